@@ -20,7 +20,7 @@ import pytest
 
 import outcrop
 from outcrop.domain.errors import OperatorError
-from outcrop.store.embedded import binaries, server, settings
+from outcrop.store.embedded import binaries, cluster, files, server, settings
 from outcrop.store.embedded.server import embedded_postgres
 
 ROOT = os.geteuid() == 0
@@ -398,11 +398,11 @@ def test_a_server_that_recovers_longer_than_the_deadline_is_waited_for(
                 db.execute("INSERT INTO kept SELECT generate_series(1, 400000)")
         os.kill(postmaster(made), signal.SIGKILL)
         # pg_ctl is to return at once, so that it is the loop that sees the server answer "starting up"
-        real = server._Cluster.pg_ctl
+        real = cluster.Cluster.pg_ctl
         hurried = lambda self, *args, **kwargs: real(  # noqa: E731
             self, *[arg for arg in args if arg != "--wait"], "--no-wait", **kwargs
         )
-        monkeypatch.setattr(server._Cluster, "pg_ctl", hurried)
+        monkeypatch.setattr(cluster.Cluster, "pg_ctl", hurried)
         monkeypatch.setattr(server, "START_SECONDS", 0.3)
         begun = time.monotonic()
         with embedded_postgres(made) as again, psycopg.connect(again) as db:
@@ -808,16 +808,16 @@ def test_the_log_never_holds_what_was_in_a_statement(made: Path) -> None:
 
 def test_the_log_stays_bounded(made: Path) -> None:
     log = made / "postgres/log"
-    log.write_text("x" * (server.LOG_LIMIT + 1))
+    log.write_text("x" * (files.MAX_LOG_BYTES + 1))
     with embedded_postgres(made):
         with log.open("a") as file:
-            file.write("y" * server.LOG_LIMIT + "the end")
+            file.write("y" * files.MAX_LOG_BYTES + "the end")
         with embedded_postgres(made):  # also while the server has it open
             assert log.stat().st_size == 0
     assert "database system is shut down" in log.read_text()
     assert log.stat().st_size < 10_000
     assert (made / "postgres/log.1").read_text().endswith("ythe end")
-    assert (made / "postgres/log.1").stat().st_size == server.LOG_LIMIT
+    assert (made / "postgres/log.1").stat().st_size == files.MAX_LOG_BYTES
 
 
 @pytest.mark.parametrize(
@@ -883,7 +883,7 @@ def test_where_namespaces_are_forbidden_root_runs_it_as_an_unprivileged_user(
             assert rows(conninfo) == [0, 1]
         # and where it got lost (a container made anew) no empty one takes its place
         shutil.rmtree(base)
-        assert f"was kept in {home / 'data'}, which is gone" in refused(
+        assert f"was in {home / 'data'}, which does not exist" in refused(
             data_dir, bin_dir, _fallback_base=base
         )
 

@@ -1,1 +1,1 @@
-"""Run a private PostgreSQL in the data folder."""
+"""Run a private PostgreSQL server in the data folder."""

