@@ -188,7 +188,7 @@ class TestTest:
         (
             '"key = «acme_{{hex 16}}»"',
             '"{{nonsense 3}}"',
-            "example cannot be filled in: {{nonsense 3}} is not known in an example",
+            "example cannot be filled in: {{nonsense 3}} is unknown in an example",
         ),
     )
 

@@ -306,7 +306,10 @@ class TestOptions:
         monkeypatch.setattr(load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml")
         (tmp_path / "g.toml").write_text('"a\\u001b[31m\\nb" = 1\n')
         ran = scan("--gitleaks-config", tmp_path / "g.toml", "clean.txt")
-        assert (ran.code, ran.err) == (0, f"outcrop: {tmp_path / 'g.toml'}: a\\x1b[31m\\nb: is not known\n")
+        assert (ran.code, ran.err) == (
+            0,
+            f"outcrop: {tmp_path / 'g.toml'}: a\\x1b[31m\\nb: unknown key, ignored\n",
+        )
 
     @pytest.mark.parametrize("option", ["--rules", "--gitleaks-config"])
     def test_rules_that_are_nested_too_deeply_are_one_line(self, scan, tmp_path, option):
@@ -365,10 +368,7 @@ class TestOptions:
         config.write_text("[[rules]]\nid = 'named'\npath = 'x'\n")
         ran = scan("--json", "--gitleaks-config", config, ".")
         assert (ran.code, ran.json) == (0, [])
-        assert (
-            ran.err
-            == f"outcrop: {config}:1: rule named: is for files by their names alone: it finds nothing\n"
-        )
+        assert ran.err == f"outcrop: {config}:1: rule named: has a path but no regex: it finds nothing\n"
 
     def test_a_marked_line_and_ignored_paths_are_left_out(self, scan, place):
         (place / "b.txt").write_text(f"{OTHER} outcrop:allow\n")

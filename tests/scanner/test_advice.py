@@ -45,8 +45,8 @@ def test_a_rule_says_more_than_its_file() -> None:
         ("jwt", "jwt", "session"),
         ("generic_password", "generic", "Change this password"),
         (None, "some_password", "Change this password"),
-        (None, "unheard_of", "Find out what it opens"),
-        ("rule_that_is_gone", "unheard_of", "Find out what it opens"),
+        (None, "unheard_of", "Find out what it gives access to"),
+        ("rule_that_is_gone", "unheard_of", "Find out what it gives access to"),
         (None, "ssh_private_key", "key pair"),
     ],
 )
@@ -66,7 +66,7 @@ def test_rules_of_the_operator_come_first_and_broken_ones_are_passed_over(tmp_pa
     (tmp_path / "b.toml").write_text('"acme" [[')
     told = find_advice("acme", "acme", [tmp_path / "missing", tmp_path])
     assert told.links == (("Revoke or rotate it at Acme", "https://acme.example/keys"),)
-    assert told.steps[0] == "Revoke it at Acme and make a new one that opens no more than is needed."
+    assert told.steps[0] == "Revoke it at Acme and create a new one with no more permissions than it needs."
 
 
 def test_nothing_is_compiled_and_no_engine_loaded() -> None:

@@ -172,7 +172,7 @@ def test_an_entropy_that_is_no_number_is_noted_and_the_rule_speaks(tmp_path):
     path = tmp_path / "g.toml"
     path.write_text("[[rules]]\nid='a'\nregex='tok_[a-z]{8}'\nentropy=nan\n")
     config = load_gitleaks_config(path)
-    assert config.notes == [f"{path}:1: rule a: entropy: is not a number, and the rule told without it"]
+    assert config.notes == [f"{path}:1: rule a: entropy: is not a number and is ignored"]
     assert values("tok_qlmdwert", rules=compile_ruleset(config.rules)) == ["tok_qlmdwert"]
 
 
@@ -211,10 +211,10 @@ FAULTS = {
         "[[rules]]\nid='a'\nregex='ab[\u00e4\u00f6]c'\n",
         ":1: rule a: has a non-ASCII character in a class",
     ),
-    "a long number": ("x = " + "1" * 5_000, ": has a number of too many digits"),
+    "a long number": ("x = " + "1" * 5_000, ": has a number with too many digits"),
     "two ways to extend": (
         "[extend]\nuseDefault=true\npath='x'\n",
-        ": extend.path and extend.useDefault exclude each other",
+        ": extend.path and extend.useDefault cannot be used together",
     ),
 }
 
@@ -427,13 +427,13 @@ def test_what_is_not_done_is_noted_and_stays_noted_in_the_cache(tmp_path, monkey
     path = tmp_path / "g.toml"
     path.write_text(NOTED)
     notes = [
-        f"{path}:16: rule pair: entropies: is not known",
-        f"{path}: colour: is not known",
-        f"{path}: extend.disabledRules: the built-in rules stand for those of gitleaks and are not switched off",
-        f"{path}: its allowlists hold for its own rules, not for the built-in ones; .outcropignore names paths for all",
+        f"{path}:16: rule pair: entropies: unknown key, ignored",
+        f"{path}: colour: unknown key, ignored",
+        f"{path}: extend.disabledRules: ignored, the built-in rules replace those of gitleaks and are all enabled",
+        f"{path}: its allowlists apply to its own rules, not to the built-in ones; .outcropignore excludes paths for all rules",
         f"{path}:9: rule gitlab-pat: changes a rule of gitleaks that is not here: it finds nothing",
-        f"{path}:13: rule by-name: is for files by their names alone: it finds nothing",
-        f"{path}:16: rule pair: required: is not looked for, and the rule told without it",
+        f"{path}:13: rule by-name: has a path but no regex: it finds nothing",
+        f"{path}:16: rule pair: required: is ignored, the rule reports its matches alone",
     ]
     for _ in range(2):
         loaded = load_ruleset(built_in=False, gitleaks=path, cache=tmp_path / "cache")

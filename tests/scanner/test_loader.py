@@ -29,7 +29,7 @@ FAULTS = {
     "missing id": (GOOD.replace('id = "acme_key"\n', ""), "f.toml:3: rule number 1: id: Field required"),
     "missing issuer": (GOOD.replace('issuer = "Acme"\n', ""), "f.toml: issuer: Field required"),
     "no rule": ('issuer = "Acme"\n', "f.toml: rule: Field required"),
-    "unknown checksum": (GOOD + "checksum = 'md5'\n", "f.toml:8: rule acme_key: checksum 'md5' is not known; known are crc32_HEX"),
+    "unknown checksum": (GOOD + "checksum = 'md5'\n", "f.toml:8: rule acme_key: checksum 'md5' is unknown; use one of crc32_HEX"),
     "bad pattern": (HEAD + "pattern = 'acme_[0-9'\n", "f.toml:7: rule acme_key: pattern unterminated character set"),
     "look ahead": (HEAD + "pattern = 'acme(?=x)y'\n", "f.toml:7: rule acme_key: pattern uses lookahead or lookbehind"),
     "reference": (HEAD + "pattern = '(acme)\\1'\n", "f.toml:7: rule acme_key: pattern uses a back-reference"),
@@ -38,45 +38,45 @@ FAULTS = {
     "too little": (HEAD + "pattern = 'a'\n", "f.toml:7: rule acme_key: pattern matches fewer than two characters"),
     "bad exclude": (GOOD + "exclude = '('\n", "f.toml:8: rule acme_key: exclude missing ), unterminated"),
     "bad context": (GOOD + "context = ['(']\n", "f.toml:8: rule acme_key: context missing ), unterminated"),
-    "context and near": (GOOD + "context = ['a']\nnear = ['b']\n", "f.toml:8: rule acme_key: context, near and after exclude each other"),
-    "wide context": (GOOD + "context = ['a']\nwithin = 2000\n", "f.toml:9: rule acme_key: within is at most 1000 with context"),
+    "context and near": (GOOD + "context = ['a']\nnear = ['b']\n", "f.toml:8: rule acme_key: context, near and after cannot be used together"),
+    "wide context": (GOOD + "context = ['a']\nwithin = 2000\n", "f.toml:9: rule acme_key: within must be at most 1000 with context"),
     "second form": (GOOD + "[[rule.also]]\npattern = 'ab'\n[[rule.also]]\npattern = '['\n", "f.toml:11: rule acme_key: pattern unterm"),
     "key of a form": (GOOD + "[[rule.also]]\npattern = 'ab'\nhue = 1\n", "f.toml:10: rule acme_key: also.0.hue: Extra inputs"),
     "part": (GOOD + "[[rule.part]]\nname = 'id'\npattern = 'x)'\n", "f.toml:10: rule acme_key: pattern unbalanced parenthesis"),
     "name of a part": (GOOD + "[[rule.part]]\nname = 'The Id'\npattern = 'xy'\n", "f.toml:9: rule acme_key: part.0.name: String should"),
     "second rule": (GOOD + GOOD.replace('issuer = "Acme"\n', "").replace("acme_[", "acme_(["), "f.toml:13: rule acme_key: pattern"),
-    "pattern and value": (GOOD + "value = 'hex 32'\n", "f.toml:7: rule acme_key: pattern and value exclude each other"),
-    "no word": (HEAD + "value = 'hex 32'\n", "f.toml:7: rule acme_key: value has no beginning of its own: it needs a word"),
+    "pattern and value": (GOOD + "value = 'hex 32'\n", "f.toml:7: rule acme_key: pattern and value cannot be used together"),
+    "no word": (HEAD + "value = 'hex 32'\n", "f.toml:7: rule acme_key: value has no prefix of three characters or more: add a word"),
     "unknown alphabet": (HEAD + "word = 'acme'\nvalue = 'runes 8'\n", "f.toml:8: rule acme_key: value 'runes 8' is not understood"),
-    "no length": (HEAD + "word = 'acme'\nvalue = 'hex'\n", "f.toml:8: rule acme_key: value 'hex' is not understood; alphabets are digits,"),
+    "no length": (HEAD + "word = 'acme'\nvalue = 'hex'\n", "f.toml:8: rule acme_key: value 'hex' is not understood; write an alphabet (digits,"),
     "lengths upside down": (HEAD + "word = 'acme'\nvalue = 'hex 9-8'\n", "f.toml:8: rule acme_key: value 'hex 9-8' is not understood"),
     "open template": (HEAD + "value = 'acme_{{hex 32'\n", "f.toml:7: rule acme_key: value 'acme_{{hex 32' is not understood; write"),
     "value that is no text": (HEAD + "value = 32\n", "f.toml:7: rule acme_key: value: Input should be a valid list"),
-    "word that is a pattern": (HEAD + "word = 'ac(me)?'\nvalue = 'hex 9'\n", "f.toml:7: rule acme_key: word 'ac(me)?' is no name; write"),
+    "word that is a pattern": (HEAD + "word = 'ac(me)?'\nvalue = 'hex 9'\n", "f.toml:7: rule acme_key: word 'ac(me)?' is not a name; use context"),
     "until alone": (GOOD + "until = 'a'\n", "f.toml:8: rule acme_key: until needs near or after"),
     "an until that is no pattern": (GOOD + "near = ['a']\nuntil = '('\n", "f.toml:9: rule acme_key: until missing )"),
-    "word and context": (GOOD + "word = 'acme'\ncontext = ['a']\n", "f.toml:8: rule acme_key: word stands for context, near and after"),
+    "word and context": (GOOD + "word = 'acme'\ncontext = ['a']\n", "f.toml:8: rule acme_key: word cannot be used together with context, near or after"),
     "short form below": (GOOD + "[[rule.also]]\nvalue = 'hex'\nword = 'acme'\n", "f.toml:9: rule acme_key: value 'hex' is not understood"),
     "no reply": (GOOD + "[rule.check]\nurl = 'https://a.de'\nlive = {}\n", "f.toml:10: rule acme_key: check.0.live.reply: Field required"),
     "flags": (HEAD + "pattern = '(?i)acme_[0-9]{8}'\n", "f.toml:7: rule acme_key: pattern has a flag for the whole pattern; write"),
     "flags in the middle": (HEAD + "pattern = 'acme(?i)_[0-9]{8}'\n", "f.toml:7: rule acme_key: pattern has a flag for the whole pattern; write"),
     "letters beyond ASCII": (HEAD + "pattern = 'acm\u00e9_[0-9]{8}'\n", "f.toml:7: rule acme_key: pattern has non-ASCII"),
     "a word beyond ASCII": (GOOD + "context = ['\u5bc6']\n", "f.toml:8: rule acme_key: context has non-ASCII characters; write their"),
-    "unknown piece": (HEAD + "pattern = 'acme_<<x>>'\n", "f.toml:7: rule acme_key: pattern names a piece that [let] does not have, <<x>>"),
+    "unknown piece": (HEAD + "pattern = 'acme_<<x>>'\n", "f.toml:7: rule acme_key: pattern uses <<x>>, which [let] does not define"),
     "unknown piece of a part": (
         GOOD + "[[rule.part]]\nname = 'id'\npattern = '<<x>>yz'\n",
-        "f.toml:10: rule acme_key: pattern names a piece that [let] does not have",
+        "f.toml:10: rule acme_key: pattern uses <<x>>, which [let] does not define",
     ),
     "two parts of one name": (
         GOOD + "[[rule.part]]\nname = 'id'\npattern = 'xyz'\n" * 2,
-        "f.toml:12: rule acme_key: name id is another part's",
+        "f.toml:12: rule acme_key: name id is used by another part",
     ),
     "spaces in a heading": (GOOD.replace("[[rule]]", "[[ rule ]]") + "colour = 3\n", "f.toml:8: rule acme_key: colour: Extra inputs"),
-    "a configuration of gitleaks": ("[[rules]]\nid = 'x'\nregex = 'y'\n", "f.toml: has [[rules]] and no [[rule]]: a configuration"),
+    "a configuration of gitleaks": ("[[rules]]\nid = 'x'\nregex = 'y'\n", "f.toml: has [[rules]] but no [[rule]]: use --gitleaks-config"),
     "syntax": (GOOD + "colour = red\n", "f.toml:8: Invalid value"),
     "syntax at the end": (GOOD + "colour = [", "f.toml:8: "),
     "nested too deeply": (GOOD + "colour = " + "[" * 100_000, "f.toml: is nested too deeply"),
-    "a long number": (GOOD + "colour = " + "1" * 5_000, "f.toml: has a number of too many digits"),
+    "a long number": (GOOD + "colour = " + "1" * 5_000, "f.toml: has a number with too many digits"),
 }  # fmt: skip
 
 
@@ -248,7 +248,7 @@ class TestPieces:
     def test_a_trigger_of_its_own_is_for_patterns_that_lead_to_a_value(self):
         with pytest.raises(
             RuleError,
-            match=r"f.toml:8: rule acme_key: trigger needs a judge that a pattern leads to: noun or key",
+            match=r"f.toml:8: rule acme_key: trigger needs judge = noun or key",
         ):
             parse_rule_file(GOOD + "trigger = 'acme'\n", "f.toml")
 
@@ -267,7 +267,7 @@ class TestPieces:
             "Qw3zXc7VbN1tRy5U8fJ2kLm9",
         ]
         with pytest.raises(
-            RuleError, match=r"f.toml:7: rule r: pattern must end with what stands before the first member"
+            RuleError, match=r"f.toml:7: rule r: pattern must end right before the first value"
         ):
             parse_rule_file(head + "pattern = '(?i:tokens)[ ]+'\n", "f.toml")
 

@@ -1,4 +1,8 @@
-"""What to do about a leaked credential: what its rule's file says, else what holds for its kind. Nothing is compiled for it."""
+"""Find the advice for a leaked credential: what its rule file says, or else what holds for its type.
+
+Rule files are searched as text and nothing is compiled, so that a page of the portal shows the advice at
+once.
+"""
 
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -11,26 +15,29 @@ from pydantic import Field
 
 from outcrop.scanner.rules.model import BUILT_IN_RULES, RuleError, list_rule_files
 
-# What a rule file may say, of all its rules or of one.
-Revoke = Annotated[str, Field(pattern=r"^https://[^\s/@\"<>]+/[^\s@\"<>]*$", max_length=300)]
-Words = Annotated[str, Field(min_length=20, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
+# The keys `revoke` and `advice` of a rule file and of a rule.
+RevokeUrl = Annotated[str, Field(pattern=r"^https://[^\s/@\"<>]+/[^\s@\"<>]*$", max_length=300)]
+AdviceText = Annotated[str, Field(min_length=20, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
 
-_DATABASES = {"postgres", "pgpass_password", "mysql", "mongodb", "redis", "amqp", "sqlserver"}
-_LAST = (
-    "Taking it out of the source is not enough: it stays in the history, in forks and in caches. "
-    "Resolve this finding when the old one no longer works."
+_DATABASE_TYPES = {"postgres", "pgpass_password", "mysql", "mongodb", "redis", "amqp", "sqlserver"}
+_PASSWORD_TYPES = {"generic", "basic_auth"}
+_LAST_STEP = (
+    "Removing it from the source is not enough: it stays in the history, in forks and in caches. "
+    "Resolve this finding when the old credential no longer works."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
+    """The steps after a leak, and links to pages of the issuer."""
+
     steps: tuple[str, ...]
-    links: tuple[tuple[str, str], ...] = ()  # a label, and an https address
+    links: tuple[tuple[str, str], ...] = ()  # (label, https address)
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What a file says of one rule."""
+class _RuleAdvice:
+    """The keys of a rule file that matter for the advice about one rule."""
 
     issuer: str
     secret_type: str
@@ -39,78 +46,92 @@ class _Said:
     advice: str | None
 
 
-def find_advice(rule_id: str | None, secret_type: str, own: Sequence[Path] = ()) -> Advice:
-    """Give what to do about a credential that a rule has found, or of whose type something is known; `own` are an operator's rules."""
-    return _advice_for(rule_id, secret_type, (*own, BUILT_IN_RULES))
+def find_advice(rule_id: str | None, secret_type: str, own_rules: Sequence[Path] = ()) -> Advice:
+    """Return the advice about a credential that a rule has found, or else about its type.
+
+    `own_rules` are files and folders of the operator's own rules; they have precedence over the built-in
+    ones.
+    """
+    return _find_advice(rule_id, secret_type, (*own_rules, BUILT_IN_RULES))
 
 
 @lru_cache(maxsize=1_024)
-def _advice_for(rule_id: str | None, secret_type: str, paths: tuple[Path, ...]) -> Advice:
-    said = _said(rule_id, secret_type, paths)
-    # What nobody issues has a kind, but no issuer to turn to.
-    issuer = said.issuer if said is not None and (said.revoke or said.advice) else None
-    first = (
-        said.advice
-        if said is not None and said.advice
-        else _of_kind(secret_type, issuer, password=said is not None and said.password)
-    )
-    log = f"{issuer}'s logs" if issuer else "the logs of what it opens"
-    steps = (
-        first,
-        "Bring the new one to everything that uses it, from a secret store and not from the source.",
-        f"Look through {log} for uses that were not yours, from the day it was first exposed.",
-        _LAST,
-    )
-    links = (
-        ((f"Revoke or rotate it at {said.issuer}", said.revoke),) if said is not None and said.revoke else ()
-    )
-    return Advice(steps, links)
+def _find_advice(rule_id: str | None, secret_type: str, paths: tuple[Path, ...]) -> Advice:
+    """Return the advice from the rule files of these paths."""
+    rule = _find_rule_advice(rule_id, secret_type, paths)
+    if rule is None:
+        return Advice(_make_steps(_advice_for_type(secret_type, None, is_password=False), None))
+    # A rule without both keys is for credentials that no issuer can revoke, such as passwords.
+    issuer = rule.issuer if rule.revoke or rule.advice else None
+    first_step = rule.advice or _advice_for_type(secret_type, issuer, is_password=rule.password)
+    links = ((f"Revoke or rotate it at {rule.issuer}", rule.revoke),) if rule.revoke else ()
+    return Advice(_make_steps(first_step, issuer), links)
 
 
-def _of_kind(secret_type: str, issuer: str | None, *, password: bool) -> str:
-    """Say what holds for a kind of credential, where its file says nothing."""
+def _make_steps(first_step: str, issuer: str | None) -> tuple[str, ...]:
+    """Return the first step and those that hold for every credential."""
+    logs = f"{issuer}'s logs" if issuer else "the logs of the systems it gives access to"
+    return (
+        first_step,
+        "Deploy the new one to everything that uses it, from a secret store and not from the source.",
+        f"Search {logs} for uses that were not yours, from the day it was first exposed.",
+        _LAST_STEP,
+    )
+
+
+def _advice_for_type(secret_type: str, issuer: str | None, *, is_password: bool) -> str:
+    """Return the first step for a type of credential whose rule file has no advice."""
     kind = secret_type.lower()
-    if kind in _DATABASES:
-        return "Give the database user a new password, or make a new user and drop this one, and let only known hosts connect."
+    if kind in _DATABASE_TYPES:
+        return (
+            "Give the database user a new password, or create a new user and drop this one. "
+            "Allow connections from known hosts only."
+        )
     if "private_key" in kind or "ssh" in kind:
         return (
-            "Make a new key pair and take the public key that belongs to this one out of every authorised list; "
-            "have a certificate that was issued for it revoked."
+            "Create a new key pair and remove the old public key from every list of authorized keys. "
+            "If a certificate was issued for the old key, have it revoked."
         )
     if "jwt" in kind or "json_web_token" in kind:
-        return "End the session it stands for. If it does not expire soon, replace the key that it is signed with, which ends all others too."
-    if issuer is not None:
-        return f"Revoke it at {issuer} and make a new one that opens no more than is needed."
-    if password or "password" in kind or kind in {"generic", "basic_auth"}:
         return (
-            "Change this password wherever it is used: find out first what it opens, by the names around it."
+            "End the session that it belongs to. If it does not expire soon, replace the key that signs it, "
+            "which ends all other sessions too."
         )
+    if issuer is not None:
+        return f"Revoke it at {issuer} and create a new one with no more permissions than it needs."
+    if is_password or "password" in kind or kind in _PASSWORD_TYPES:
+        return "Change this password wherever it is used. The names around it help to find out where."
     return (
-        "Find out what it opens, by the names around it, have whoever issued it revoke it, and get a new one."
+        "Find out what it gives access to (the names around it help), have its issuer revoke it, "
+        "and get a new one."
     )
 
 
-def _said(rule_id: str | None, secret_type: str, paths: Sequence[Path]) -> _Said | None:
+def _find_rule_advice(rule_id: str | None, secret_type: str, paths: Sequence[Path]) -> _RuleAdvice | None:
+    """Return the keys of the rule with this id, or else of the first rule of this type, or None."""
     of_type = None
-    for raw, file in _rules_with(rule_id, secret_type, paths):
-        said = _Said(
+    for rule, file in _read_candidate_rules(rule_id, secret_type, paths):
+        found = _RuleAdvice(
             str(file.get("issuer", "")),
-            str(raw.get("secret_type", "")),
-            raw.get("password") is True,
-            raw.get("revoke", file.get("revoke")),
-            raw.get("advice", file.get("advice")),
+            str(rule.get("secret_type", "")),
+            rule.get("password") is True,
+            rule.get("revoke", file.get("revoke")),
+            rule.get("advice", file.get("advice")),
         )
-        if rule_id is not None and raw.get("id") == rule_id:
-            return said
-        of_type = of_type or (said if said.secret_type == secret_type else None)
+        if rule_id is not None and rule.get("id") == rule_id:
+            return found
+        of_type = of_type or (found if found.secret_type == secret_type else None)
     return of_type
 
 
-def _rules_with(
+def _read_candidate_rules(
     rule_id: str | None, secret_type: str, paths: Sequence[Path]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Give the rules of the files that name the rule or the type, each with its file; others are not even parsed."""
-    names = [f'"{name}"'.encode() for name in (rule_id, secret_type) if name]
+    """Yield the tables of rule and file for all rules in files that contain the id or the type in quotes.
+
+    Other files are not parsed. Files that cannot be read are skipped: the loader reports them.
+    """
+    quoted = [f'"{name}"'.encode() for name in (rule_id, secret_type) if name]
     for path in paths:
         try:
             files = list_rule_files(path)
@@ -119,13 +140,8 @@ def _rules_with(
         for file in files:
             try:
                 text = Path(file).read_bytes()
-                if any(name in text for name in names):
+                if any(name in text for name in quoted):
                     data = tomllib.loads(text.decode())
-                    yield from ((raw, data) for raw in data["rule"])
-            except (
-                OSError,
-                ValueError,
-                KeyError,
-                TypeError,
-            ):  # a file that cannot be read is the loader's business to tell
+                    yield from ((rule, data) for rule in data["rule"])
+            except (OSError, ValueError, KeyError, TypeError):
                 continue

@@ -1,7 +1,7 @@
 """Apply the allowlists of gitleaks rules: values that a rule must not report.
 
-The value's own conditions are tested when it is found (`match_allowlists`). Path and commit are known later; then
-`is_allowed_at` decides.
+The value's own conditions are tested when it is found (`match_allowlists`). Path and commit are known later;
+then `is_allowed_at` decides.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ Span = tuple[int, int]
 
 
 class Allowlist(NamedTuple):
-    """One allowlist: a value is allowed if one of the given conditions is true, or with `needs_all` if all are."""
+    """One allowlist: it allows a value if one of the given conditions is true, or with `needs_all` all."""
 
     needs_all: bool = False
     path_regex: str = ""
@@ -30,8 +30,8 @@ def match_allowlists(
 ) -> tuple[int, ...] | None:
     """Return None if an allowlist allows the value by itself.
 
-    Otherwise return the indexes of the allowlists that allow it in their paths and commits only: those that need all
-    conditions, and whose conditions on the value are true. `value` and `match` are spans in `data`.
+    Otherwise return the indexes of the allowlists that allow it in their paths and commits only: those that
+    need all conditions, and whose conditions on the value are true. `value` and `match` are spans in `data`.
     """
     indexes: list[int] = []
     for index, allowlist in enumerate(allowlists):
@@ -69,7 +69,10 @@ def _lines_around(data: bytes, match: Span) -> bytes:
 def is_allowed_at(
     allowlists: tuple[Allowlist, ...], value_matches: tuple[int, ...], path: bytes, commit: str = ""
 ) -> bool:
-    """Whether an allowlist allows a value in this path and commit; `value_matches` is from `match_allowlists`."""
+    """Whether an allowlist allows a value in this path and commit.
+
+    `value_matches` is the result of `match_allowlists` for the value.
+    """
     for index, allowlist in enumerate(allowlists):
         conditions = [path_matches(allowlist.path_regex, path)] if allowlist.path_regex else []
         conditions += [commit in allowlist.commits] if allowlist.commits else []

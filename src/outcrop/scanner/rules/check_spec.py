@@ -1,4 +1,8 @@
-"""What a rule file says about asking the issuer: a request, what each answer means, and what else the credential opens."""
+"""The `[rule.check]` tables of rule files: the request that validates a credential, the meaning of responses.
+
+`load_checks` reads the checks of a rule from its file when a credential is validated; compiled rules do not
+have them. docs/rules.md describes every key.
+"""
 
 import tomllib
 from collections.abc import Sequence
@@ -19,126 +23,130 @@ from pydantic import (
 from outcrop.scanner.patterns.re2_match import compile_regex
 from outcrop.scanner.rules.model import BUILT_IN_RULES
 
-Result = Literal["valid", "invalid", "error"]
-Level = Literal["high", "medium", "low"]
+AnswerResult = Literal["valid", "invalid", "error"]
+ConfidenceLevel = Literal["high", "medium", "low"]
 Label = Annotated[str, Field(pattern=r"^[a-z0-9]+(?:_[a-z0-9]+)*$", max_length=80)]
 
 
-class _Shape(BaseModel):
+class _CheckTable(BaseModel):
+    """A table inside `[rule.check]`; unknown keys are errors."""
+
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class AnswerCondition(_Shape):
-    """All that is given must hold of an answer."""
+class AnswerCondition(_CheckTable):
+    """Conditions on a response; all that are given must be true."""
 
     status: list[int] = []
     contains: str | None = None
     lacks: str | None = None
-    json_: dict[str, Any] = Field({}, alias="json")  # a dotted path → its value; "*" is any but null
-    header: dict[str, str] = {}  # a name → what its value contains
+    json_: dict[str, Any] = Field({}, alias="json")  # dotted path -> value; "*" is anything but null
+    header: dict[str, str] = {}  # name -> text that its value contains
 
 
 class AnswerSpec(AnswerCondition):
-    """What an answer says of the credential."""
+    """A kind of response and its meaning for the credential (`[[rule.check.answer]]`)."""
 
-    result: Result
-    confidence: Level = "high"
+    result: AnswerResult
+    confidence: ConfidenceLevel = "high"
     reason: str = Field(min_length=1, max_length=200)
-    test_mode: bool = False  # the answer says that the credential only works with made-up data
+    test_mode: bool = False  # the credential only works with test data
 
     @model_validator(mode="after")
-    def _says_when(self) -> Self:
+    def _refuse_without_condition(self) -> Self:
         if not (self.status or self.contains or self.json_ or self.header):
             raise ValueError("an answer needs a condition: status, contains, json or header")
         return self
 
 
 class ShortAnswerSpec(AnswerCondition):
-    """A meaning in short: the condition, and the body of an answer that fulfils it."""
+    """An answer and a recorded reply in one (`live` and `dead`): a condition and a body that meets it."""
 
-    confidence: Level = "high"
+    confidence: ConfidenceLevel = "high"
     reply: str = Field(min_length=1)
 
-    def meaning(self, result: Result, status: int, reason: str) -> tuple[AnswerSpec, "RecordedReply"]:
-        """Write it out, with the usual status and reason."""
-        given = self.model_dump(by_alias=True, exclude_unset=True, exclude={"reply"}) | {"result": result}
-        media = "application/json" if self.reply[0] in "{[" else "text/plain"
-        answered = {
-            "status": (self.status or [status])[0],
-            "headers": {"Content-Type": media},
-            "body": self.reply,
-        }
-        recorded = {"name": result, "result": result, "confidence": self.confidence} | answered
-        return AnswerSpec.model_validate(
-            {"status": [status], "reason": reason} | given
-        ), RecordedReply.model_validate(recorded)
+    def expand(self, result: AnswerResult, status: int, reason: str) -> tuple[AnswerSpec, "RecordedReply"]:
+        """Return the answer and the recorded reply; `status` and `reason` are the defaults."""
+        keys = self.model_dump(by_alias=True, exclude_unset=True, exclude={"reply"}) | {"result": result}
+        answer = AnswerSpec.model_validate({"status": [status], "reason": reason} | keys)
+        media_type = "application/json" if self.reply[0] in "{[" else "text/plain"
+        reply = RecordedReply(
+            name=result,
+            status=(self.status or [status])[0],
+            headers={"Content-Type": media_type},
+            body=self.reply,
+            result=result,
+            confidence=self.confidence,
+        )
+        return answer, reply
 
 
-class RequestSpec(_Shape):
-    """`{secret}` and `{part.NAME}` are replaced by what was found, written so that they cannot become anything else."""
+class RequestSpec(_CheckTable):
+    """A request. `{secret}` and `{part.NAME}` in its texts stand for the credential and its companions.
+
+    They are escaped where they are inserted, so that no value can change the rest of the request.
+    """
 
     url: str = ""
     method: Literal["GET", "POST", "HEAD"] = "GET"
     headers: dict[str, str] = {}
-    basic: Annotated[tuple[str, str] | None, Field(strict=False)] = None  # TOML has lists only
+    basic: Annotated[tuple[str, str] | None, Field(strict=False)] = None  # a list in TOML
     form: dict[str, str] = {}
     send: dict[str, Any] = {}  # a JSON body
     body: str = ""
 
 
-class LabelListSpec(_Shape):
-    """Labels made from a list that the answer holds."""
+class LabelListSpec(_CheckTable):
+    """Labels that are made from the entries of a list in the body or in a header."""
 
-    json_: str = Field("", alias="json")  # the dotted path of a list of texts, or of objects with `key`
+    json_: str = Field("", alias="json")  # dotted path of a list of texts, or of objects with `key`
     key: str = ""
     header: str = ""
     by: str = ","
     prefix: str = Field("", max_length=40)
-    names: dict[str, Label] = {}  # what an entry is called; others are left out where `only` is true
+    names: dict[str, Label] = {}  # entry -> label; with `only`, entries that are not here give no label
     only: bool = False
 
 
 class CapabilitySpec(RequestSpec, AnswerCondition):
-    """A further question, or with no address the check's own answer, that tells what the credential opens."""
+    """A further request that shows what the credential can access; without `url`, the first response."""
 
     labels: list[Label] = []
     each: LabelListSpec | None = None
 
 
-class RecordedReply(_Shape):
-    """An answer as the issuer gives it, for the tests: what must come of it."""
+class RecordedReply(_CheckTable):
+    """A recorded response of the issuer, and the verdict that it must lead to, for the tests."""
 
     name: str = ""
     status: int = 200
     headers: dict[str, str] = {}
     body: str = ""
-    further: dict[
-        str, Annotated[tuple[int, str], Field(strict=False)]
-    ] = {}  # the path of a capability's request → status and body
+    # Path of a capability's request -> status and body of its response.
+    further: dict[str, Annotated[tuple[int, str], Field(strict=False)]] = {}
     result: Literal["valid", "invalid", "error", "unreachable", "unvalidated"]
-    confidence: Level | None = None
+    confidence: ConfidenceLevel | None = None
     labels: list[str] = []
     test_mode: bool = False
 
 
-_LIVE: tuple[Result, int, str] = ("valid", 200, "its issuer accepts it")
-_DEAD: tuple[Result, int, str] = ("invalid", 401, "its issuer refuses it")
+# Defaults of `live` and `dead`: result, status and reason.
+_LIVE: tuple[AnswerResult, int, str] = ("valid", 200, "its issuer accepts it")
+_DEAD: tuple[AnswerResult, int, str] = ("invalid", 401, "its issuer refuses it")
 
 
 class CheckSpec(RequestSpec):
-    """How a credential is checked. `named` is a check in Python, for what a request cannot say."""
+    """The request, or check in Python, that validates a credential (`[rule.check]`)."""
 
-    named: str | None = None
-    unasked: str = Field("", max_length=200)  # why nobody can be asked about this form, in words
-    needs: list[str] = []  # parts without which nothing can be asked
-    otherwise: dict[str, str] = {}  # what a part is taken to be where none was found
-    given_host: bool = False  # the host comes from the scanned text, and may be anybody's
-    hosts: list[
-        str
-    ] = []  # the issuer's own domains: a host from the text that is one of these, or below one, is safe to ask
-    only: str = ""  # a pattern that the credential begins with: the check is for this form alone
+    named: str | None = None  # a check in Python, for issuers that need more than a request
+    unasked: str = Field("", max_length=200)  # the reason why this form of the credential cannot be validated
+    needs: list[str] = []  # companions without which no request is sent
+    otherwise: dict[str, str] = {}  # companion -> its value if none was found
+    given_host: bool = False  # the host is from the scanned text and can be anybody's
+    hosts: list[str] = []  # the issuer's own domains; a host from the text that is in one of them is trusted
+    only: str = ""  # a pattern; the check is for credentials that begin with a match
     billed: bool = False
-    test_mode: list[str] = []  # beginnings of keys, or of a companion, that only work with made-up data
+    test_mode: list[str] = []  # prefixes of keys, or of a companion, that only work with test data
     answer: list[AnswerSpec] = []
     capability: list[CapabilitySpec] = []
     reply: list[RecordedReply] = []
@@ -146,65 +154,68 @@ class CheckSpec(RequestSpec):
     dead: ShortAnswerSpec | None = None
 
     @model_validator(mode="after")
-    def _written_out(self) -> Self:
-        """Put what is said in short after what is said at length."""
-        short = [
-            one.meaning(*how) for one, how in ((self.live, _LIVE), (self.dead, _DEAD)) if one is not None
-        ]
-        if not short:
+    def _expand_short_answers(self) -> Self:
+        """Return the check with `live` and `dead` expanded behind its own answers and replies."""
+        defaults = ((self.live, _LIVE), (self.dead, _DEAD))
+        expanded = [short.expand(*default) for short, default in defaults if short is not None]
+        if not expanded:
             return self
-        made = {
-            "answer": [*self.answer, *(a for a, _ in short)],
-            "reply": [*self.reply, *(r for _, r in short)],
-            "live": None,
-            "dead": None,
-        }
-        return self.model_copy(update=made)
+        return self.model_copy(
+            update={
+                "answer": [*self.answer, *(answer for answer, _ in expanded)],
+                "reply": [*self.reply, *(reply for _, reply in expanded)],
+                "live": None,
+                "dead": None,
+            }
+        )
 
     @field_validator("only")
     @classmethod
-    def _can_be_matched(cls, pattern: str) -> str:
+    def _refuse_bad_pattern(cls, pattern: str) -> str:
         compile_regex(pattern)
         return pattern
 
     @model_validator(mode="after")
-    def _asks_something(self) -> Self:
-        if self.unasked:
+    def _refuse_without_request(self) -> Self:
+        """Raise ValueError if the check has neither a request over HTTPS nor `named` nor `unasked`."""
+        if self.unasked or self.named is not None:
             return self
-        if self.named is None and not (self.url and self.answer):
-            raise ValueError("a check needs a url and answers, or the name of a check in Python")
-        if self.named is None and not (
-            self.url.startswith("https://") or ((self.given_host or self.hosts) and self.url.startswith("{"))
-        ):
-            raise ValueError("url: a check asks over https")
+        if not (self.url and self.answer):
+            raise ValueError("a check needs url and answer, or named for a check in Python")
+        has_found_host = (self.given_host or self.hosts) and self.url.startswith("{")
+        if not (self.url.startswith("https://") or has_found_host):
+            raise ValueError("url must begin with https://")
         return self
 
 
-Checks = Annotated[
-    tuple[CheckSpec, ...],
-    BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else (given,)),
-]
+def _as_tuple(checks: Any) -> tuple[Any, ...]:
+    """Return the checks of `[[rule.check]]`, or the single one of `[rule.check]`, as a tuple."""
+    return tuple(checks) if isinstance(checks, list) else (checks,)
+
+
+Checks = Annotated[tuple[CheckSpec, ...], BeforeValidator(_as_tuple)]
 _CHECKS: TypeAdapter[tuple[CheckSpec, ...]] = TypeAdapter(Checks)
 
 
-@lru_cache(maxsize=4096)  # more than there are rule files: each is read once
-def _checks_in(file: str) -> dict[str, tuple[CheckSpec, ...]]:
+@lru_cache(maxsize=4096)  # more than there are rule files
+def _load_file_checks(file: str) -> dict[str, tuple[CheckSpec, ...]]:
+    """Return the checks of all rules in a file, by the id of the rule."""
     data = tomllib.loads(Path(file).read_text("utf-8"))
     return {rule["id"]: _CHECKS.validate_python(rule["check"]) for rule in data["rule"] if "check" in rule}
 
 
 def load_checks(rule_id: str, origin: str) -> tuple[CheckSpec, ...]:
-    """Read a rule's checks from the file that the rule came from; none where it has none, or the file is gone."""
+    """Return the checks of a rule, read from the file of its `origin`; none if the file cannot be read."""
     file, _, _ = origin.rpartition(":")
-    if not Path(file).exists():  # compiled by another installation of the same rules
+    if not Path(file).exists():  # the rules were compiled by another installation
         file = str(BUILT_IN_RULES / Path(file).name)
     try:
-        return _checks_in(file).get(rule_id, ())
+        return _load_file_checks(file).get(rule_id, ())
     except (OSError, ValueError, KeyError):
         return ()
 
 
 def choose_check(checks: Sequence[CheckSpec], secret: str) -> CheckSpec | None:
-    """Choose the check for a credential of this form: the first that is for it, or for any."""
+    """Return the first check that is for credentials like this one, or for all; None if there is none."""
     value = secret.encode("utf-8", "surrogateescape")
     return next((check for check in checks if not check.only or compile_regex(check.only).match(value)), None)

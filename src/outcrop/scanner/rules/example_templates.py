@@ -1,7 +1,7 @@
-"""Made-up credentials for the examples in rule files: written as templates, so that no whole token stands in the tree.
+"""Fill the templates of example credentials in rule files, so that no complete token is in the source tree.
 
-`ghp_{{base62 30}}{{crc32_base62}}` becomes a token with a right checksum; `«…»` marks the value that must be found.
-The same template always becomes the same text.
+`ghp_{{base62 30}}{{crc32_base62}}` becomes a token with a correct checksum; `«…»` marks the value that must
+be found. The same template always becomes the same text.
 """
 
 import base64
@@ -36,7 +36,6 @@ ALPHABETS = {
     "base64": string.ascii_letters + string.digits + "+/",
     "base64url": string.ascii_letters + string.digits + "-_",
 }
-# A checksum is over the expansion before it; with a text of its own, it is over that text and stands after it.
 _CHECKSUMS: dict[str, Callable[[str], str]] = {
     "crc32_base62": crc32_base62,
     "crc32_base36": crc32_base36,
@@ -44,23 +43,32 @@ _CHECKSUMS: dict[str, Callable[[str], str]] = {
     "crc32_HEX": crc32_upper,
     "crc32_grafana": crc32_grafana,
 }
-_MOST = 100_000
+_ENCODINGS: dict[str, Callable[[str], str]] = {
+    "b64": lambda text: base64.b64encode(text.encode()).decode(),
+    "b64url": lambda text: base64.urlsafe_b64encode(text.encode()).decode().rstrip("="),
+    "url": lambda text: quote(text, safe=""),
+}
+_MAX_COUNT = 100_000  # characters or lines of one expansion; no example needs more, and more takes long
 _INNERMOST = re.compile(r"\{\{([^{}]*)\}\}")
 
 
 class TemplateError(ValueError):
-    """A template that says something unknown."""
+    """A template that cannot be filled."""
 
 
 def expand_template(template: str, seed: str) -> str:
-    """Fill a template: `{{ALPHABET LENGTH}}`, `{{uuid}}`, `{{lines COUNT}}`, `{{b64 TEXT}}`, `{{url TEXT}}`, and the checksums."""
-    chance = random.Random(f"{seed}\0{template}")  # noqa: S311 - made-up values that must be the same every time
-    before = ""
+    """Return a template with its expressions replaced by random values; docs/rules.md describes them.
+
+    The values depend on `seed` and the template alone. Raise TemplateError or ValueError for a wrong
+    expression.
+    """
+    rng = random.Random(f"{seed}\0{template}")  # noqa: S311 - invented values that must be the same every time
+    previous = ""
 
     def fill(match: re.Match[str]) -> str:
-        nonlocal before
-        before = _one(match[1], before, chance)
-        return before
+        nonlocal previous
+        previous = _evaluate(match[1], previous, rng)
+        return previous
 
     text = template
     while _INNERMOST.search(text):
@@ -69,40 +77,39 @@ def expand_template(template: str, seed: str) -> str:
 
 
 def split_marked_values(text: str) -> tuple[str, list[str]]:
-    """Take the marks out of an expanded example: the text, and the values that must be found in it."""
+    """Return an expanded example without its marks « and », and the values between them."""
     return text.replace("«", "").replace("»", ""), re.findall(r"«(.*?)»", text, re.DOTALL)
 
 
-def _one(call: str, before: str, chance: random.Random) -> str:  # noqa: PLR0911 - one line per function
-    name, _, rest = call.partition(" ")
+def _evaluate(expression: str, previous: str, rng: random.Random) -> str:
+    """Return the text for an expression such as `hex 32`; `previous` is the result of the one before it.
+
+    A checksum is that of `previous`. With an argument, it is that of the argument and is appended to it.
+    """
+    name, _, argument = expression.partition(" ")
     if name in ALPHABETS:
-        low, _, high = rest.partition("-")
-        return _random(
-            ALPHABETS[name], chance.randint(_count(low), _count(high)) if high else _count(low), chance
-        )
+        low, _, high = argument.partition("-")
+        length = rng.randint(_parse_count(low), _parse_count(high)) if high else _parse_count(low)
+        return _random_text(ALPHABETS[name], length, rng)
     if name in _CHECKSUMS:
-        return rest + _CHECKSUMS[name](rest or before)
+        return argument + _CHECKSUMS[name](argument or previous)
     if name in {"uuid", "UUID"}:
-        made = str(uuid.UUID(int=chance.getrandbits(128), version=4))
-        return made if name == "uuid" else made.upper()
+        random_uuid = str(uuid.UUID(int=rng.getrandbits(128), version=4))
+        return random_uuid if name == "uuid" else random_uuid.upper()
     if name == "lines":
-        return "\n".join(_random(ALPHABETS["base64"], 64, chance) for _ in range(_count(rest)))
-    if name == "b64":
-        return base64.b64encode(rest.encode()).decode()
-    if name == "b64url":
-        return base64.urlsafe_b64encode(rest.encode()).decode().rstrip("=")
-    if name == "url":
-        return quote(rest, safe="")
-    raise TemplateError(f"{{{{{call}}}}} is not known in an example")
+        return "\n".join(_random_text(ALPHABETS["base64"], 64, rng) for _ in range(_parse_count(argument)))
+    if name in _ENCODINGS:
+        return _ENCODINGS[name](argument)
+    raise TemplateError(f"{{{{{expression}}}}} is unknown in an example")
 
 
-def _count(text: str) -> int:
-    """Read how many of something; no example needs as many as would take long."""
-    if int(text) > _MOST:
-        raise TemplateError(f"{text} is more than {_MOST:,}")
+def _parse_count(text: str) -> int:
+    """Return a number; raise TemplateError if it is above _MAX_COUNT."""
+    if int(text) > _MAX_COUNT:
+        raise TemplateError(f"{text} is more than {_MAX_COUNT:,}")
     return int(text)
 
 
-def _random(alphabet: str, length: int, chance: random.Random) -> str:
-    """Draw a value that looks random: a short one must not repeat itself by chance."""
-    return "".join(chance.choice(alphabet) for _ in range(length))
+def _random_text(alphabet: str, length: int, rng: random.Random) -> str:
+    """Return a text of `length` random characters of the alphabet."""
+    return "".join(rng.choice(alphabet) for _ in range(length))

@@ -1,6 +1,6 @@
 """Build the form of a rule from its table in a rule file (`make_form`).
 
-1. Expand the shorthand keys `word` and `value` (`_expand_shorthand`) and refuse wrong combinations (`_check_keys`).
+1. Expand the shorthand keys `word` and `value` (`_expand_shorthand`); refuse wrong keys (`_check_keys`).
 2. Join context words, gap, boundaries and value to the full regular expression (`_join_regex`).
 3. Choose the trigger for the Hyperscan pass (`_choose_trigger`) and the window around it (`_search_window`).
 4. Compute what lets a scan skip the regular expression (`_value_layout`).
@@ -20,6 +20,7 @@ from outcrop.scanner.patterns import regex_ast
 from outcrop.scanner.patterns.checksums import CHECKSUMS
 from outcrop.scanner.patterns.prefilter import PrefilterTrigger, make_trigger, make_verbatim_trigger
 from outcrop.scanner.patterns.re2_match import compile_regex
+from outcrop.scanner.patterns.regex_ast import PatternError
 from outcrop.scanner.rules import shorthand
 from outcrop.scanner.rules.model import (
     CredentialForm,
@@ -101,9 +102,7 @@ def make_form(table: FormTable) -> CredentialForm:
     )
     form_trigger = _choose_trigger(table, regex.full)
     if table.judge in {"members", "table"} and not form_trigger.ends_match:
-        raise regex_ast.PatternError(
-            "pattern must end with what stands before the first member, and be at most 450 characters wide"
-        )
+        raise PatternError("pattern must end right before the first value and match at most 450 characters")
     strength = Strength(table.strength) if table.strength else _derive_strength(table)
     default_confidence = Confidence.HIGH if strength in _EVIDENT else Confidence.MEDIUM
     return CredentialForm(
@@ -146,16 +145,16 @@ def make_companion_regex(pattern: str, context: list[str]) -> str:
 
 
 def _expand_shorthand(table: FormTable) -> FormTable:
-    """Return the table with `pattern`, `context` and so on in place of the shorthand keys `word` and `value`."""
+    """Return the table with the keys that its shorthand keys `word` and `value` are short for."""
     has_context = bool(table.context or table.near or table.after)
     if bool(table.pattern) == bool(table.value):
-        raise regex_ast.PatternError(
-            "pattern and value exclude each other" if table.value else "pattern or value is needed"
+        raise PatternError(
+            "pattern and value cannot be used together" if table.value else "pattern or value is needed"
         )
     if table.word and has_context:
-        raise regex_ast.PatternError("word stands for context, near and after")
+        raise PatternError("word cannot be used together with context, near or after")
     if not (table.word or has_context or table.pattern or shorthand.all_have_prefix(table.value)):
-        raise regex_ast.PatternError("value has no beginning of its own: it needs a word")
+        raise PatternError("value has no prefix of three characters or more: add a word")
     expanded: dict[str, Any] = {}
     if table.word:
         expanded["context"] = [shorthand.make_context(table.word, tight=table.tight)]
@@ -166,7 +165,7 @@ def _expand_shorthand(table: FormTable) -> FormTable:
 
 
 def _expand_values(table: FormTable) -> dict[str, Any]:
-    """Return the keys that `value` stands for; `entropy` and `exclude` of the table itself have precedence."""
+    """Return the keys that are made from `value`; the table's own `entropy` and `exclude` have precedence."""
     return {
         "pattern": shorthand.make_pattern(table.value),
         "entropy": shorthand.min_entropy(table.value) if table.entropy is None else table.entropy,
@@ -177,31 +176,30 @@ def _expand_values(table: FormTable) -> dict[str, Any]:
 def _check_keys(table: FormTable) -> None:
     """Raise PatternError for keys that cannot be combined and for values that are unknown."""
     if sum(map(bool, (table.context, table.near, table.after))) > 1:
-        raise regex_ast.PatternError("context, near and after exclude each other")
+        raise PatternError("context, near and after cannot be used together")
     if table.until:
         if not (table.near or table.after):
-            raise regex_ast.PatternError("until needs near or after")
+            raise PatternError("until needs near or after")
         _check_regex("until", table.until)
     if table.context and (table.within or 0) > _MAX_CONTEXT_GAP:
-        raise regex_ast.PatternError(f"within is at most {_MAX_CONTEXT_GAP} with context")
+        raise PatternError(f"within must be at most {_MAX_CONTEXT_GAP} with context")
     if table.trigger:
         if table.judge not in LEAD_IN_CHARS:
-            raise regex_ast.PatternError(
-                f"trigger needs a judge that a pattern leads to: {' or '.join(LEAD_IN_CHARS)}"
-            )
+            raise PatternError(f"trigger needs judge = {' or '.join(LEAD_IN_CHARS)}")
         _check_filled_regex("trigger", table.trigger)
     if table.checksum is not None and table.checksum not in CHECKSUMS:
-        raise regex_ast.PatternError(
-            f"checksum {table.checksum!r} is not known; known are {', '.join(sorted(CHECKSUMS))}"
+        raise PatternError(
+            f"checksum {table.checksum!r} is unknown; use one of {', '.join(sorted(CHECKSUMS))}"
         )
     if table.exclude:
         _check_filled_regex("exclude", table.exclude)
 
 
 def _join_regex(pattern: str, context: list[str], gap: int, *, has_boundaries: bool = True) -> _JoinedRegex:
-    """Return the regular expression for one of the context words, up to `gap` bytes, and a value like `pattern`.
+    """Return the regular expression for a context word, up to `gap` bytes, and a value like `pattern`.
 
-    A pattern with a group `secret` sets its own boundaries; any other gets them unless `has_boundaries` is false.
+    A pattern with a group `secret` sets its own boundaries; any other gets them unless `has_boundaries` is
+    false.
     """
     _check_filled_regex("pattern", pattern)
     for word in context:
@@ -218,7 +216,8 @@ def _join_regex(pattern: str, context: list[str], gap: int, *, has_boundaries: b
 def _boundary(pattern: str, *, last: bool) -> str:
     """Return a regular expression for the byte beside a value, so that no middle of a longer value matches.
 
-    Return an empty one if the pattern itself begins (or, with `last`, ends) with a byte that separates values.
+    Return an empty one if the pattern itself begins (or, with `last`, ends) with a byte that separates
+    values.
     """
     outer = regex_ast.last_bytes(pattern) if last else regex_ast.first_bytes(pattern)
     if outer - _WORD_BYTES - set(_JOINING) and not outer & _WORD_BYTES:
@@ -287,8 +286,8 @@ def _make_trigger(key: str, pattern: str, make: Callable[[str], PrefilterTrigger
     """Return `make(pattern)` as a FormTrigger; a PatternError begins with `key`."""
     try:
         made = make(pattern)
-    except regex_ast.PatternError as error:
-        raise regex_ast.PatternError(f"{key} {error}: {pattern[:80]}") from None
+    except PatternError as error:
+        raise PatternError(f"{key} {error}: {pattern[:80]}") from None
     return FormTrigger(made.pattern, made.min_width, made.max_width, made.ends_match)
 
 
@@ -341,9 +340,9 @@ def _value_layout(table: FormTable) -> ValueLayout | None:
 
 
 def _check_filled_regex(key: str, pattern: str) -> None:
-    """Raise PatternError, beginning with `key`, if a `<<piece>>` is not filled in or the pattern is not valid."""
+    """Raise PatternError, beginning with `key`, for an invalid pattern or an undefined `<<piece>>`."""
     if unknown := re.search(r"<<\w+>>", pattern):
-        raise regex_ast.PatternError(f"{key} names a piece that [let] does not have, {unknown[0]}")
+        raise PatternError(f"{key} uses {unknown[0]}, which [let] does not define")
     _check_regex(key, pattern)
 
 
@@ -353,5 +352,5 @@ def _check_regex(key: str, pattern: str) -> None:
     try:
         regex_ast.parse(pattern)
         compile_regex(pattern)
-    except regex_ast.PatternError as error:
-        raise regex_ast.PatternError(f"{key} {error}: {pattern[:80]}") from None
+    except PatternError as error:
+        raise PatternError(f"{key} {error}: {pattern[:80]}") from None

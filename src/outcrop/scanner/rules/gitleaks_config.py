@@ -1,9 +1,14 @@
-"""Rules in the format of `gitleaks.toml`, so that people keep what they have written. What cannot be kept is told in notes."""
+"""Load rules in the format of `gitleaks.toml`. Notes report everything in a file that has no effect.
+
+1. Parse the file and those that it extends (`_parse_file`), and merge their rules (`_merge_rules`).
+2. Collect notes on what has no effect (`_file_notes`, `_rule_notes`).
+3. Make a rule of each table that has a `regex` (`_make_rule`), and give them different ids (`_number_ids`).
+"""
 
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -19,24 +24,25 @@ from outcrop.scanner.rules.form_builder import make_regex_form
 from outcrop.scanner.rules.gitleaks_files import MAX_EXTENDED_FILES, list_extended_files, lower_keys
 from outcrop.scanner.rules.model import Impact, Rule, RuleError, Strength
 
-_HEADING = re.compile(r"\s*\[\[\s*rules\s*\]\]", re.IGNORECASE)
-_REPLACED = (
+_RULE_HEADING = re.compile(r"\s*\[\[\s*rules\s*\]\]", re.IGNORECASE)
+_REPLACED_KEYS = (
     "description",
     "regex",
     "path",
     "secretgroup",
     "entropy",
-)  # what a rule that extends another says instead of it
-_LONGEST_ID = 80
+)  # of the rule that another extends
+_MAX_ID = 80  # characters, as in our own rule files
+_MAX_NAME = 120
 
 
-class _Table(BaseModel):
-    """A table of the file. Its keys are in small letters: gitleaks does not tell cases apart."""
+class _GitleaksTable(BaseModel):
+    """A table of the file. Its keys are in lower case: gitleaks ignores case. Unknown keys are noted."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class _AllowIn(_Table):
+class _AllowlistTable(_GitleaksTable):
     description: str = ""
     condition: str = Field("", pattern=r"(?i)^(and|or|&&|\|\||)$")
     commits: list[str] = []
@@ -47,7 +53,7 @@ class _AllowIn(_Table):
     targetrules: list[str] = []
 
 
-class _RuleIn(_Table):
+class _RuleTable(_GitleaksTable):
     id: str = ""
     description: str = ""
     regex: str = ""
@@ -56,213 +62,267 @@ class _RuleIn(_Table):
     entropy: float = 0
     keywords: list[str] = []
     tags: list[str] = []
-    allowlist: _AllowIn | None = None
-    allowlists: list[_AllowIn] = []
+    allowlist: _AllowlistTable | None = None
+    allowlists: list[_AllowlistTable] = []
     required: list[dict[str, Any]] = []
     skipreport: bool = False
 
 
-class _ExtendIn(_Table):
+class _ExtendTable(_GitleaksTable):
     path: str = ""
     usedefault: bool = False
     disabledrules: list[str] = []
 
 
-class _FileIn(_Table):
+class _FileTable(_GitleaksTable):
     title: str = ""
     description: str = ""
     minversion: str = ""
-    extend: _ExtendIn = _ExtendIn()
+    extend: _ExtendTable = _ExtendTable()
     rules: list[dict[str, Any]] = []
-    allowlist: _AllowIn | None = None
-    allowlists: list[_AllowIn] = []
+    allowlist: _AllowlistTable | None = None
+    allowlists: list[_AllowlistTable] = []
 
 
 class GitleaksConfig(NamedTuple):
+    """The rules of a configuration, and notes on what in it has no effect."""
+
     rules: list[Rule]
-    notes: list[str]  # what the file says and is not done
+    notes: list[str]
 
 
-class _Read(NamedTuple):
-    """One file: what it says of all rules, and its rules by id, each with its place."""
+class _LocatedRule(NamedTuple):
+    """The table of a rule, with file and line."""
 
-    file: _FileIn
-    rules: dict[str, tuple[str, _RuleIn]]
+    origin: str
+    table: _RuleTable
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the rule finds anything that is reported."""
+        return bool(self.table.regex) and not self.table.skipreport
+
+
+class _ParsedFile(NamedTuple):
+    """One file: its keys, its rules by id, and notes on its unknown keys."""
+
+    table: _FileTable
+    rules: dict[str, _LocatedRule]
+    notes: list[str]
 
 
 def load_gitleaks_config(path: Path) -> GitleaksConfig:
-    """Load the rules of a configuration and of those it extends."""
+    """Return the rules of a configuration and of the files that it extends; raise RuleError."""
+    files = [_parse_file(file) for file in (path, *list_extended_files(path))]
+    rules = files[-1].rules
+    for file in reversed(files[:-1]):
+        rules = _merge_rules(file, rules)
+    notes = [note for file in files for note in file.notes]
+    notes += _file_notes(path, files, rules)
+    notes += (note for rule in rules.values() for note in _rule_notes(rule))
+    file_allowlists = [allowlist for file in files for allowlist in _allowlists_of(file.table)]
+    made = [_make_rule(rule, file_allowlists) for rule in rules.values() if rule.is_reported]
+    return GitleaksConfig(_number_ids(made), notes)
+
+
+def _parse_file(path: Path) -> _ParsedFile:
+    """Return the parsed file; raise RuleError with file, line and rule."""
+    text = _read_text(path)
+    file = _parse_tables(path, text)
+    if file.extend.path and file.extend.usedefault:
+        raise RuleError(f"{path}: extend.path and extend.useDefault cannot be used together")
+    lines = [number for number, line in enumerate(text.split("\n"), 1) if _RULE_HEADING.match(line)]
+    rules: dict[str, _LocatedRule] = {}
     notes: list[str] = []
-    read = [_read(file, notes) for file in (path, *list_extended_files(path))]
-    if len(read) > MAX_EXTENDED_FILES and read[-1].file.extend.path:
-        notes.append(
-            f"{path}: extends more than {MAX_EXTENDED_FILES} files: {read[-1].file.extend.path} is not read"
-        )
-    rules = read[-1].rules
-    for upper in reversed(read[:-1]):
-        rules = _over(upper, rules)
-    lists = [one for each in read for one in _lists(each.file)]
-    _note_file(path, read, rules, notes)
-    made = [_rule(at, rule, lists) for at, rule in rules.values() if _is_used(at, rule, notes)]
-    return GitleaksConfig(_told_apart(made), notes)
+    for number, raw in enumerate(file.rules):
+        origin = f"{path}:{lines[number]}" if number < len(lines) else str(path)
+        rule, rule_notes = _parse_rule(raw, str(raw.get("id") or f"rule-{number + 1}"), origin)
+        rules[rule.id] = _LocatedRule(origin, rule)
+        notes += rule_notes
+    notes += (f"{path}: {key}: unknown key, ignored" for key in _unknown_keys(file))
+    return _ParsedFile(file, rules, notes)
 
 
-def _told_apart(rules: list[Rule]) -> list[Rule]:
-    """Number the later of rules whose ids differ only in what our ids do not have: capitals, spaces, dots."""
-    taken = {rule.id for rule in rules}
-    apart: dict[str, Rule] = {}
-    for rule in rules:
-        id_ = rule.id
-        if id_ in apart:
-            numbered = (f"{rule.id[: _LONGEST_ID - len(str(n)) - 1]}-{n}" for n in count(2))
-            id_ = next(one for one in numbered if one not in taken)
-            taken.add(id_)
-        apart[id_] = rule._replace(id=id_)
-    return list(apart.values())
-
-
-def _read(path: Path, notes: list[str]) -> _Read:
+def _read_text(path: Path) -> str:
+    """Return the text of a file; raise RuleError if it cannot be read or is not UTF-8."""
     try:
-        text = path.read_text("utf-8-sig")
-        data = lower_keys(tomllib.loads(text))
-        file = _FileIn.model_validate(data)
-    except (OSError, UnicodeDecodeError) as error:
-        raise RuleError(f"{path}: {getattr(error, 'strerror', None) or 'is not UTF-8'}") from None
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RuleError(f"{path}: is not UTF-8") from None
+    except OSError as error:
+        raise RuleError(f"{path}: {error.strerror}") from None
+
+
+def _parse_tables(path: Path, text: str) -> _FileTable:
+    """Return the tables of a file, those of its rules not yet validated; raise RuleError."""
+    try:
+        return _FileTable.model_validate(lower_keys(tomllib.loads(text)))
     except tomllib.TOMLDecodeError as error:
         raise RuleError(f"{path}: {error}") from None
     except ValidationError as error:
-        raise RuleError(f"{path}: {_fault(error)}") from None
+        raise RuleError(f"{path}: {_describe_error(error)}") from None
     except ValueError:
-        raise RuleError(f"{path}: has a number of too many digits") from None
+        raise RuleError(f"{path}: has a number with too many digits") from None
     except RecursionError:
         raise RuleError(f"{path}: is nested too deeply") from None
-    if file.extend.path and file.extend.usedefault:
-        raise RuleError(f"{path}: extend.path and extend.useDefault exclude each other")
-    lines = [number for number, line in enumerate(text.split("\n"), 1) if _HEADING.match(line)]
-    rules: dict[str, tuple[str, _RuleIn]] = {}
-    for number, raw in enumerate(file.rules):
-        name = str(raw.get("id") or f"rule-{number + 1}")
-        at = f"{path}:{lines[number]}" if number < len(lines) else str(path)
-        try:
-            rule = _RuleIn.model_validate(raw | {"id": name})
-        except ValidationError as error:
-            raise RuleError(f"{at}: rule {name}: {_fault(error)}") from None
-        if math.isnan(rule.entropy):  # no value has as much: the rule would find nothing
-            notes.append(f"{at}: rule {name}: entropy: is not a number, and the rule told without it")
-            rule = rule.model_copy(update={"entropy": 0.0})
-        rules[name] = at, rule
-        notes += (f"{at}: rule {name}: {key}: is not known" for key in _unknown(rule))
-    notes += (f"{path}: {key}: is not known" for key in _unknown(file))
-    return _Read(file, rules)
 
 
-def _fault(error: ValidationError) -> str:
+def _parse_rule(raw: dict[str, Any], rule_id: str, origin: str) -> tuple[_RuleTable, list[str]]:
+    """Return the table of a rule, and notes on its keys that are ignored; raise RuleError."""
+    try:
+        rule = _RuleTable.model_validate(raw | {"id": rule_id})
+    except ValidationError as error:
+        raise RuleError(f"{origin}: rule {rule_id}: {_describe_error(error)}") from None
+    notes = []
+    if math.isnan(rule.entropy):  # no value has so much entropy: the rule would find nothing
+        notes.append(f"{origin}: rule {rule_id}: entropy: is not a number and is ignored")
+        rule = rule.model_copy(update={"entropy": 0.0})
+    notes += [f"{origin}: rule {rule_id}: {key}: unknown key, ignored" for key in _unknown_keys(rule)]
+    return rule, notes
+
+
+def _describe_error(error: ValidationError) -> str:
+    """Return key and reason of the first error of pydantic."""
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
-def _unknown(table: _RuleIn | _FileIn) -> list[str]:
-    """Give the keys of a table, and of the lists in it, that nothing is known of."""
-    return [*(table.model_extra or ()), *(key for one in _lists(table) for key in one.model_extra or ())]
+def _unknown_keys(table: _RuleTable | _FileTable) -> list[str]:
+    """Return the unknown keys of a table and of its allowlists."""
+    in_allowlists = (key for allowlist in _allowlists_of(table) for key in allowlist.model_extra or ())
+    return [*(table.model_extra or ()), *in_allowlists]
 
 
-def _lists(table: _RuleIn | _FileIn) -> list[_AllowIn]:
+def _allowlists_of(table: _RuleTable | _FileTable) -> list[_AllowlistTable]:
+    """Return the allowlists of a rule or file: gitleaks reads both `allowlist` and `allowlists`."""
     return [*([table.allowlist] if table.allowlist else []), *table.allowlists]
 
 
-def _over(upper: _Read, base: dict[str, tuple[str, _RuleIn]]) -> dict[str, tuple[str, _RuleIn]]:
-    """Put the rules of a file over those of the one that it extends."""
-    kept = {name: rule for name, rule in base.items() if name not in upper.file.extend.disabledrules}
-    return kept | {
-        name: (at, _merged(rule, kept[name][1]) if name in kept else rule)
-        for name, (at, rule) in upper.rules.items()
-    }
+def _merge_rules(file: _ParsedFile, base: dict[str, _LocatedRule]) -> dict[str, _LocatedRule]:
+    """Return the rules of `file` and those of `base`, which it extends, without disabled ones.
+
+    A rule of `file` with the id of one of `base` extends that rule.
+    """
+    disabled = file.table.extend.disabledrules
+    merged = {rule_id: rule for rule_id, rule in base.items() if rule_id not in disabled}
+    for rule_id, rule in file.rules.items():
+        if rule_id in merged:
+            merged[rule_id] = _LocatedRule(rule.origin, _extend_rule(rule.table, merged[rule_id].table))
+        else:
+            merged[rule_id] = rule
+    return merged
 
 
-def _merged(rule: _RuleIn, base: _RuleIn) -> _RuleIn:
-    said = {key: getattr(rule, key) for key in _REPLACED if getattr(rule, key)}
-    lists = {
+def _extend_rule(rule: _RuleTable, base: _RuleTable) -> _RuleTable:
+    """Return `base` with the keys of `rule` in place of its own, and the allowlists and keywords of both."""
+    replaced = {key: getattr(rule, key) for key in _REPLACED_KEYS if getattr(rule, key)}
+    joined = {
         "allowlist": None,
-        "allowlists": [*_lists(base), *_lists(rule)],
+        "allowlists": [*_allowlists_of(base), *_allowlists_of(rule)],
         "keywords": [*base.keywords, *rule.keywords],
     }
-    return base.model_copy(update=said | lists)
+    return base.model_copy(update=replaced | joined)
 
 
-def _note_file(
-    path: Path, read: Sequence[_Read], rules: dict[str, tuple[str, _RuleIn]], notes: list[str]
-) -> None:
-    if any(each.file.extend.usedefault and each.file.extend.disabledrules for each in read):
-        notes.append(
-            f"{path}: extend.disabledRules: the built-in rules stand for those of gitleaks and are not switched off"
+def _file_notes(path: Path, files: Sequence[_ParsedFile], rules: dict[str, _LocatedRule]) -> Iterator[str]:
+    """Yield notes on keys of the files that have no effect, or not the expected one."""
+    not_read = files[-1].table.extend.path
+    if len(files) > MAX_EXTENDED_FILES and not_read:
+        yield f"{path}: extends more than {MAX_EXTENDED_FILES} files: {not_read} is not read"
+    if any(file.table.extend.usedefault and file.table.extend.disabledrules for file in files):
+        yield (
+            f"{path}: extend.disabledRules: ignored, the built-in rules replace those of gitleaks "
+            "and are all enabled"
         )
-    lists = [one for each in read for one in _lists(each.file)]
-    if any(not one.targetrules for one in lists):
-        notes.append(
-            f"{path}: its allowlists hold for its own rules, not for the built-in ones; .outcropignore names paths for all"
+    allowlists = [allowlist for file in files for allowlist in _allowlists_of(file.table)]
+    if any(not allowlist.targetrules for allowlist in allowlists):
+        yield (
+            f"{path}: its allowlists apply to its own rules, not to the built-in ones; "
+            ".outcropignore excludes paths for all rules"
         )
-    missing = sorted({name for one in lists for name in one.targetrules} - rules.keys())
-    notes += (f"{path}: targetRules: there is no rule {name} in this file" for name in missing)
+    targets = {rule_id for allowlist in allowlists for rule_id in allowlist.targetrules}
+    for rule_id in sorted(targets - rules.keys()):
+        yield f"{path}: targetRules: there is no rule {rule_id} in this file"
 
 
-def _is_used(at: str, rule: _RuleIn, notes: list[str]) -> bool:
-    """Tell whether a rule is looked for; where it is not, or not as it is meant, note why."""
-    if rule.skipreport:
-        return False
-    if not rule.regex:
-        why = (
-            "is for files by their names alone"
-            if rule.path
-            else "changes a rule of gitleaks that is not here"
+def _rule_notes(rule: _LocatedRule) -> Iterator[str]:
+    """Yield notes on a rule that finds nothing, or without a key that has no effect."""
+    where = f"{rule.origin}: rule {rule.table.id}"
+    if rule.table.skipreport:
+        return
+    if not rule.table.regex:
+        reason = (
+            "has a path but no regex" if rule.table.path else "changes a rule of gitleaks that is not here"
         )
-        notes.append(f"{at}: rule {rule.id}: {why}: it finds nothing")
-        return False
-    if rule.required:
-        notes.append(f"{at}: rule {rule.id}: required: is not looked for, and the rule told without it")
-    return True
+        yield f"{where}: {reason}: it finds nothing"
+    elif rule.table.required:
+        yield f"{where}: required: is ignored, the rule reports its matches alone"
 
 
-def _rule(at: str, raw: _RuleIn, everywhere: Iterable[_AllowIn]) -> Rule:
+def _make_rule(rule: _LocatedRule, file_allowlists: list[_AllowlistTable]) -> Rule:
+    """Return the rule of a table; raise RuleError if a pattern cannot be used."""
+    table = rule.table
+    of_files = [
+        allowlist for allowlist in file_allowlists if table.id in (allowlist.targetrules or [table.id])
+    ]
     try:
         form = make_regex_form(
-            name_secret_group(translate_go_regex(raw.regex), raw.secretgroup),
+            name_secret_group(translate_go_regex(table.regex), table.secretgroup),
             strength=Strength.CONTEXT,
             confidence=Confidence.HIGH,
-            min_entropy=raw.entropy,
-            keywords=tuple(word.lower() for word in raw.keywords),
+            min_entropy=table.entropy,
+            keywords=tuple(word.lower() for word in table.keywords),
         )
-        lists = [*_lists(raw), *(one for one in everywhere if raw.id in (one.targetrules or [raw.id]))]
-        allowed = tuple(_allowed(one) for one in lists)
-        only = _joined([raw.path] if raw.path else [])
+        allowlists = tuple(_make_allowlist(allowlist) for allowlist in [*_allowlists_of(table), *of_files])
+        path_regex = _join_patterns([table.path] if table.path else [])
     except PatternError as error:
-        raise RuleError(f"{at}: rule {raw.id}: {error}") from None
+        raise RuleError(f"{rule.origin}: rule {table.id}: {error}") from None
+    rule_id = re.sub(r"[^a-z0-9_-]", "-", table.id.lower())[:_MAX_ID]
     return Rule(
-        id=re.sub(r"[^a-z0-9_-]", "-", raw.id.lower())[:_LONGEST_ID],
-        name=(raw.description or raw.id)[:120],
-        secret_type=re.sub(r"[^a-z0-9_-]", "-", raw.id.lower())[:_LONGEST_ID],
+        id=rule_id,
+        name=(table.description or table.id)[:_MAX_NAME],
+        secret_type=rule_id,
         issuer="gitleaks configuration",
-        origin=at,
+        origin=rule.origin,
         impact=Impact.MEDIUM,
         forms=(form,),
-        path_regex=only,
-        allowlists=allowed,
+        path_regex=path_regex,
+        allowlists=allowlists,
     )
 
 
-def _allowed(given: _AllowIn) -> Allowlist:
+def _make_allowlist(table: _AllowlistTable) -> Allowlist:
+    """Return the allowlist of a table; raise PatternError if a pattern cannot be used."""
     return Allowlist(
-        needs_all=given.condition.upper() in {"AND", "&&"},
-        path_regex=_joined(given.paths),
-        commits=tuple(commit.strip().lower() for commit in given.commits),
-        regex=_joined(given.regexes),
-        regex_target=given.regextarget or "secret",
-        stopwords=tuple(word.lower() for word in given.stopwords),
+        needs_all=table.condition.upper() in {"AND", "&&"},
+        path_regex=_join_patterns(table.paths),
+        commits=tuple(commit.strip().lower() for commit in table.commits),
+        regex=_join_patterns(table.regexes),
+        regex_target=table.regextarget or "secret",
+        stopwords=tuple(word.lower() for word in table.stopwords),
     )
 
 
-def _joined(patterns: list[str]) -> str:
-    """Make one pattern of several."""
-    whole = "|".join(f"(?:{translate_go_regex(pattern)})" for pattern in patterns)
-    if whole:
-        compile_regex(whole)
-    return whole
+def _join_patterns(patterns: list[str]) -> str:
+    """Return one regular expression for all patterns, empty without patterns; raise PatternError."""
+    joined = "|".join(f"(?:{translate_go_regex(pattern)})" for pattern in patterns)
+    if joined:
+        compile_regex(joined)
+    return joined
+
+
+def _number_ids(rules: list[Rule]) -> list[Rule]:
+    """Return the rules with a number added to ids that occur again.
+
+    Two ids of gitleaks can differ in characters that ours do not have: capital letters, spaces, dots.
+    """
+    used = {rule.id for rule in rules}
+    by_id: dict[str, Rule] = {}
+    for rule in rules:
+        rule_id = rule.id
+        if rule_id in by_id:
+            candidates = (f"{rule.id[: _MAX_ID - len(str(n)) - 1]}-{n}" for n in count(2))
+            rule_id = next(candidate for candidate in candidates if candidate not in used)
+            used.add(rule_id)
+        by_id[rule_id] = rule._replace(id=rule_id)
+    return list(by_id.values())

@@ -1,33 +1,40 @@
-"""Which files a configuration of gitleaks is made of. A scan reads them to know whether its rules are those in the cache."""
+"""List the files of a gitleaks configuration: the file itself and those that it extends.
+
+This is apart from gitleaks_config.py because a scan with cached rules needs only the files, to compute the
+cache key.
+"""
 
 import tomllib
 from pathlib import Path
 from typing import Any
 
-MAX_EXTENDED_FILES = 2  # files that gitleaks follows
+MAX_EXTENDED_FILES = 2  # as in gitleaks
 
 
 def lower_keys(value: Any) -> Any:
-    """Write the keys of tables in small letters."""
+    """Return parsed TOML with all keys in lower case."""
     if isinstance(value, dict):
         return {str(key).lower(): lower_keys(inner) for key, inner in value.items()}
     return [lower_keys(inner) for inner in value] if isinstance(value, list) else value
 
 
 def list_extended_files(path: Path) -> list[Path]:
-    """Give the files that a configuration extends, one the other; a path in it is relative to where the command was started."""
-    found: list[Path] = []
-    while len(found) < MAX_EXTENDED_FILES and (above := _extends(path)):
-        path = Path(above)
-        found.append(path)
-    return found
+    """Return the file that a configuration extends, the one that this file extends, and so on.
+
+    At most MAX_EXTENDED_FILES are returned. Their paths are relative to the current folder, as in gitleaks.
+    """
+    files: list[Path] = []
+    while len(files) < MAX_EXTENDED_FILES and (extended := _read_extend_path(path)):
+        path = Path(extended)
+        files.append(path)
+    return files
 
 
-def _extends(path: Path) -> str:
-    """Read what a file extends; what is wrong with it is said by what reads all of it."""
+def _read_extend_path(path: Path) -> str:
+    """Return `extend.path` of a file, or an empty text: `load_gitleaks_config` reports a wrong file."""
     try:
         table = lower_keys(tomllib.loads(path.read_text("utf-8-sig"))).get("extend")
     except (OSError, ValueError, RecursionError):
         return ""
-    named = table.get("path") if isinstance(table, dict) else None
-    return named if isinstance(named, str) else ""
+    extended = table.get("path") if isinstance(table, dict) else None
+    return extended if isinstance(extended, str) else ""

@@ -1,8 +1,8 @@
 """The types that a rule is made of: how one type of credential is recognised.
 
-A `Rule` has one or more `CredentialForm`s (ways in which the credential is written) and `CompanionSpec`s (ids and
-hosts that belong to it). All are tuples: a scan reads them from the cache of compiled rules, and nothing is built
-faster than a tuple.
+A `Rule` has one or more `CredentialForm`s (ways in which the credential is written) and `CompanionSpec`s (ids
+and hosts that belong to it). All are tuples: a scan reads them from the cache of compiled rules, and nothing
+is built faster than a tuple.
 """
 
 import os
@@ -83,9 +83,9 @@ class ValueChecks(NamedTuple):
 
 
 class ValueLayout(NamedTuple):
-    """How a value's start is computed from the end of its trigger match, without running the regular expression.
+    """Facts that give the start of a value from the end of its trigger match, without running the regex.
 
-    Only of forms whose trigger ends with the match, and whose value is the whole pattern.
+    Only forms whose trigger ends with the match and whose value is the whole pattern have a layout.
     """
 
     min_width: int
@@ -154,7 +154,7 @@ class _RuleFields(NamedTuple):
 
 
 class Rule(_RuleFields):
-    """How one type of credential is recognised."""
+    """A rule that recognises one type of credential."""
 
     @cached_property
     def depends_on_path(self) -> bool:

@@ -1,6 +1,7 @@
-"""The short form of a rule: an issuer's word and what the value is made of. The rest, examples included, is made from these two.
+"""Expand the shorthand of a rule: the issuer's word and what its values are made of, such as `hex 32`.
 
-Most issuers' credentials have no beginning of their own, and most rules would say the same things about them in the same words.
+Most issuers' credentials have no prefix, and their rules would all say the same. So the pattern, the context,
+the entropy, the excluded values, the examples and the names are made from `word` and `value`.
 """
 
 import math
@@ -11,42 +12,45 @@ from dataclasses import dataclass
 from outcrop.scanner.patterns.regex_ast import PatternError
 from outcrop.scanner.rules.example_templates import ALPHABETS
 
-WORD_GAP = 24  # characters between the name's end and its value
-_APART = 40  # characters between the issuer's word and the name, line ends included
-_KIND = "key|token|secret|passw(?:or)?d|pwd|pass|auth(?:orization|entication)?|bearer|cred(?:ential)?|pat"
-_KIND_BEGINS = "key|token|secret|pass|pwd|auth|bearer|cred|pat"
-_KIND_END = r"s?(?:\b|_|(?-i:[A-Z0-9]))"
-# One name, or the next one below it: ACME_API_KEY, acme.token, "acme": {"key", acme:\n  secret, [acme]\nkey
-_ONE_NAME = (
-    r"""(?:[ ]?[a-z0-9_.-]{0,20}|["'\])]{0,2}[ \t]{0,2}[:=\[{(]{1,2}\s{0,16}["'{]{0,2}\s{0,16}["']?[a-z0-9_.-]{0,16}"""
+WORD_GAP = 24  # characters between the end of the name and its value
+_MAX_WORD_DISTANCE = 40  # characters between the issuer's word and a word such as key, across lines
+_KEY_WORDS = (
+    "key|token|secret|passw(?:or)?d|pwd|pass|auth(?:orization|entication)?|bearer|cred(?:ential)?|pat"
+)
+_KEY_WORD_STARTS = "key|token|secret|pass|pwd|auth|bearer|cred|pat"
+_KEY_WORD_END = r"s?(?:\b|_|(?-i:[A-Z0-9]))"
+# Between the two words in one name, or in a name and the next one below it:
+# ACME_API_KEY, acme.token, "acme": {"key", acme:\n  secret, [acme]\nkey
+_WITHIN_NAME = (
+    r"""(?:[ ]?[a-z0-9_.-]{0,20}"""
+    r"""|["'\])]{0,2}[ \t]{0,2}[:=\[{(]{1,2}\s{0,16}["'{]{0,2}\s{0,16}["']?[a-z0-9_.-]{0,16}"""
     r"""|\]\s{1,4}[a-z0-9_.-]{0,16})"""
 )
-# A pair of name and value on two lines, however deep: - name: ACME_API_KEY\n  value: …, variable "acme_token" {\n  default = …
+# Name and value as a pair on two lines, at any indentation:
+# - name: ACME_API_KEY\n  value: …, variable "acme_token" {\n  default = …
 _PAIR = r"""(?:["',{ ]{0,4}\s{1,40}["']?(?:value|default))?"""
-_SHORT_WORD = 5  # a shorter one is a syllable of other words
+_MIN_FREE_WORD = 5  # letters; a shorter word is part of other words, so it must begin a name
 _CLASSES = {
-    "digits": "[0-9]", "hex": "[0-9a-f]", "HEX": "[0-9A-F]", "lower": "[a-z]", "UPPER": "[A-Z]", "letters": "[A-Za-z]",
-    "base32": "[A-Z2-7]", "base32lower": "[a-z2-7]", "base36": "[0-9a-z]", "BASE36": "[0-9A-Z]", "base62": "[0-9A-Za-z]",
-    "base64": "[0-9A-Za-z+/]", "base64url": "[0-9A-Za-z_-]",
+    "digits": "[0-9]", "hex": "[0-9a-f]", "HEX": "[0-9A-F]", "lower": "[a-z]", "UPPER": "[A-Z]",
+    "letters": "[A-Za-z]", "base32": "[A-Z2-7]", "base32lower": "[a-z2-7]", "base36": "[0-9a-z]",
+    "BASE36": "[0-9A-Z]", "base62": "[0-9A-Za-z]", "base64": "[0-9A-Za-z+/]", "base64url": "[0-9A-Za-z_-]",
 }  # fmt: skip
 _UUIDS = {
     name: "-".join(f"[0-9{letters}]{{{length}}}" for length in (8, 4, 4, 4, 12))
     for name, letters in (("uuid", "a-f"), ("UUID", "A-F"))
 }
-_RANDOM = 0.7  # share of the randomness that a value of this length and alphabet can have
-_MIXED = {
-    "base36",
-    "BASE36",
-    "base62",
-    "base64",
-    "base64url",
-}  # letters and digits: a run of letters is a name
-_NAMES = r"[A-Z]?[a-z]+(?:[_-]?[A-Z]?[a-z]+)*|[A-Z]+(?:[_-][A-Z]+)*"
+_UUID_DIGITS = 32
+_MIN_ENTROPY_SHARE = 0.7  # of the entropy that is possible for a value of this length and alphabet
+_MIN_PREFIX = 3  # characters
+# Alphabets of letters and digits: a value of them that has letters only is a name in code.
+_MIXED_ALPHABETS = {"base36", "BASE36", "base62", "base64", "base64url"}
+_CODE_NAMES = r"[A-Z]?[a-z]+(?:[_-]?[A-Z]?[a-z]+)*|[A-Z]+(?:[_-][A-Z]+)*"
 _HASHES = "[0-9a-f]{24,}|[0-9A-F]{24,}"
-_PIECE = re.compile(
+_EXPRESSION = re.compile(
     r"\{\{(?P<alphabet>[A-Za-z0-9]+)(?: (?P<low>[1-9][0-9]*)(?:-(?P<high>[1-9][0-9]*))?)?\}\}"
 )
-_WRITTEN_SO = {
+# Words of a rule's id as they are written in its name.
+_SPELLINGS = {
     "api": "API",
     "id": "ID",
     "oauth": "OAuth",
@@ -60,7 +64,7 @@ _WRITTEN_SO = {
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A stretch of a value: a text that is always the same, or so many characters of an alphabet."""
+    """A piece of a value: either a fixed text, or `low` to `high` characters of an alphabet."""
 
     text: str = ""
     alphabet: str = ""
@@ -69,147 +73,170 @@ class _Piece:
 
 
 def make_pattern(values: Sequence[str]) -> str:
-    """Write what values look like as a pattern."""
-    found = ["".join(_piece_pattern(piece) for piece in _pieces(value)) for value in values]
-    return found[0] if len(found) == 1 else "(?:" + "|".join(found) + ")"
+    """Return a regular expression for values such as `hex 32` or `dsk_{{base62 32}}`."""
+    patterns = ["".join(_piece_pattern(piece) for piece in _split_value(value)) for value in values]
+    return patterns[0] if len(patterns) == 1 else "(?:" + "|".join(patterns) + ")"
 
 
 def make_context(words: Sequence[str], *, tight: bool) -> str:
-    """Write the name that a value of this issuer is given: its word, and one for a secret in the same name or soon after."""
-    return f"{_name(words, tight=tight)}(?:{_KIND}){_KIND_END}{_PAIR}"
+    """Return a regular expression for the name of a value: an issuer's word and a word such as key or token.
+
+    With `tight` both must be in one name, or in a name and the next one below it.
+    """
+    return f"{_words_and_gap(words, tight=tight)}(?:{_KEY_WORDS}){_KEY_WORD_END}{_PAIR}"
 
 
 def make_trigger_pattern(words: Sequence[str], *, tight: bool) -> str:
-    """Give the beginning of the context that is cheap to look for: a rare word alone, an everyday one with what must follow."""
-    # The words for a secret stand in all code: looked for after every issuer's word, they cost a third of the first pass.
+    """Return the beginning of the context that is cheap to search for.
+
+    For a rare word that is the word alone, for an everyday one (`tight`) the word and the next word for a
+    secret: words such as key are in all code, and to search for them after every issuer's word took a third
+    of the Hyperscan pass.
+    """
     if not tight:
-        return f"(?i:{'|'.join(_word(word) for word in words)})"
-    return f"(?is:{_name(words, tight=tight)}(?:{_KIND_BEGINS}))"
+        return f"(?i:{'|'.join(_word_pattern(word) for word in words)})"
+    return f"(?is:{_words_and_gap(words, tight=tight)}(?:{_KEY_WORD_STARTS}))"
 
 
-def _name(words: Sequence[str], *, tight: bool) -> str:
-    between = _ONE_NAME if tight else f".{{0,{_APART}}}?"
-    return f"(?:{'|'.join(_word(word) for word in words)}){between}"
+def _words_and_gap(words: Sequence[str], *, tight: bool) -> str:
+    """Return a regular expression for one of the words, and the text between it and a word such as key."""
+    gap = _WITHIN_NAME if tight else f".{{0,{_MAX_WORD_DISTANCE}}}?"
+    return f"(?:{'|'.join(_word_pattern(word) for word in words)}){gap}"
 
 
-def _word(word: str) -> str:
+def _word_pattern(word: str) -> str:
+    """Return a regular expression for a word; raise PatternError if it has other characters than a name."""
     if not re.fullmatch(r"[A-Za-z0-9]+(?:[ ._-]?[A-Za-z0-9]+)*", word) or len(word) < 2:
-        raise PatternError(f"word {word!r} is no name; write other signs as context")
-    flexible = re.sub(r"[ ._-]", lambda _: "[ ._-]?", word.lower())
-    return ("(?:^|[^a-z0-9])" if len(re.split("[ ._-]", word)[0]) < _SHORT_WORD else "") + flexible
+        raise PatternError(f"word {word!r} is not a name; use context for a pattern")
+    pattern = re.sub(r"[ ._-]", lambda _: "[ ._-]?", word.lower())
+    is_short = len(re.split("[ ._-]", word)[0]) < _MIN_FREE_WORD
+    return ("(?:^|[^a-z0-9])" if is_short else "") + pattern
 
 
 def min_entropy(values: Sequence[str]) -> float:
-    """Give how random a value must at least look: well below what one drawn by chance has."""
-    return min(_entropy(_pieces(value)) for value in values)
+    """Return the bits per character that a value must have: well below the entropy of random values."""
+    return min(_min_piece_entropy(_split_value(value)) for value in values)
 
 
-def _entropy(pieces: list[_Piece]) -> float:
-    drawn = [piece for piece in pieces if piece.alphabet]
-    length = sum(piece.low for piece in drawn)
-    return round(_RANDOM * math.log2(min(length, max(_size(piece.alphabet) for piece in drawn))), 1)
+def _min_piece_entropy(pieces: list[_Piece]) -> float:
+    """Return a share of the entropy that is possible for the random pieces of a value."""
+    random_pieces = [piece for piece in pieces if piece.alphabet]
+    length = sum(piece.low for piece in random_pieces)
+    largest_alphabet = max(_alphabet_size(piece.alphabet) for piece in random_pieces)
+    return round(_MIN_ENTROPY_SHARE * math.log2(min(length, largest_alphabet)), 1)
 
 
 def make_exclude(values: Sequence[str]) -> str | None:
-    """Give what has the right length and alphabet, but is a name or another's hash."""
-    whole = [_pieces(value) for value in values]
-    if not all(len(pieces) == 1 and pieces[0].alphabet in _MIXED for pieces in whole):
+    """Return a regular expression for names and hashes that look like the values, or None without such."""
+    all_pieces = [_split_value(value) for value in values]
+    if not all(len(pieces) == 1 and pieces[0].alphabet in _MIXED_ALPHABETS for pieces in all_pieces):
         return None
-    return (
-        _NAMES if {pieces[0].alphabet for pieces in whole} & {"base36", "BASE36"} else f"{_NAMES}|{_HASHES}"
-    )
+    alphabets = {pieces[0].alphabet for pieces in all_pieces}
+    return _CODE_NAMES if alphabets & {"base36", "BASE36"} else f"{_CODE_NAMES}|{_HASHES}"
 
 
 def all_have_prefix(values: Sequence[str]) -> bool:
-    """Tell whether every value has a beginning that can be looked for."""
-    return all(len(_pieces(value)[0].text) >= 3 for value in values)
+    """Whether every value begins with a fixed text of at least _MIN_PREFIX characters."""
+    return all(len(_split_value(value)[0].text) >= _MIN_PREFIX for value in values)
 
 
 def make_examples(rule_id: str, words: Sequence[str], values: Sequence[str]) -> list[str]:
-    """Write files in which the value must be found: settings, a mapping, code."""
-    name, word = _names(rule_id, words)
-    out = []
+    """Return templates of files in which the value must be found: settings, a mapping, code and JSON."""
+    variable, heading = _names_for(rule_id, words)
+    examples = []
     for number, value in enumerate(values):
-        template = f"«{_template(value)}»"
-        out += [
-            f"{name}={template}\n",
-            f"{word}:\n  api_key: {template}\n" if not number else f'{name} = "{template}"\n',
+        template = f"«{_as_template(value)}»"
+        examples += [
+            f"{variable}={template}\n",
+            f"{heading}:\n  api_key: {template}\n" if not number else f'{variable} = "{template}"\n',
         ]
-    first = f"«{_template(values[0])}»"
+    first = f"«{_as_template(values[0])}»"
     return [
-        *out,
-        f'client = Client({name.lower()}="{first}", timeout=30)\n',
-        f'{{"{name.lower()}": "{first}"}}\n',
+        *examples,
+        f'client = Client({variable.lower()}="{first}", timeout=30)\n',
+        f'{{"{variable.lower()}": "{first}"}}\n',
     ]
 
 
 def make_counterexamples(rule_id: str, words: Sequence[str], values: Sequence[str]) -> list[str]:
-    """Write files in which nothing may be found: too short, another's or nobody's, a fill-in."""
-    name, word = _names(rule_id, words)
-    out = [f"{name}={_shortened(value)}\n" for value in values]
-    out += [f"{name}={_filled_in(value)}\n" for value in values]
-    whole = _template(values[0])
+    """Return templates of files in which nothing may be found.
+
+    They have values that are too short, placeholders, and values without the words or inside a longer value.
+    """
+    variable, heading = _names_for(rule_id, words)
+    examples = [f"{variable}={_shorten(value)}\n" for value in values]
+    examples += [f"{variable}={_placeholder(value)}\n" for value in values]
+    first = _as_template(values[0])
     if words:
-        return [*out, f"ACME_INTERNAL={whole}\n", f"the archive of {word} has the checksum {whole}\n"]
-    return [*out, f"{name}=Qx7{whole}\n"]
+        return [
+            *examples,
+            f"ACME_INTERNAL={first}\n",
+            f"the archive of {heading} has the checksum {first}\n",
+        ]
+    return [*examples, f"{variable}=Qx7{first}\n"]
 
 
 def default_name(issuer: str, rule_id: str, secret_type: str) -> str:
-    """Write a rule's name for people: the issuer, and what the id says of the kind."""
+    """Return a rule's name for people: the issuer, and the words of the id after the secret type."""
     kind = rule_id.removeprefix(f"{secret_type}_")
-    return f"{issuer} " + " ".join(_WRITTEN_SO.get(part, part) for part in re.split("[_-]", kind))
+    return f"{issuer} " + " ".join(_SPELLINGS.get(word, word) for word in re.split("[_-]", kind))
 
 
 def default_secret_type(issuer: str) -> str:
-    """Give the family's name: the issuer in small letters."""
+    """Return the letters and digits of the issuer's name, in lower case."""
     return re.sub("[^a-z0-9]", "", issuer.lower())
 
 
-def _names(rule_id: str, words: Sequence[str]) -> tuple[str, str]:
-    """Give a variable's name, and the word as a heading."""
+def _names_for(rule_id: str, words: Sequence[str]) -> tuple[str, str]:
+    """Return the name of a variable and a heading for examples, from the first word or else from the id."""
     if not words:
         return rule_id.upper().replace("-", "_"), rule_id.partition("_")[0]
     word = words[0].lower()
     return re.sub("[ .-]", "_", word).upper() + "_API_KEY", re.sub("[ .]", "-", word)
 
 
-def _pieces(value: str) -> list[_Piece]:
-    template = _template(value)
-    out: list[_Piece] = []
-    at = 0
-    for match in _PIECE.finditer(template):
-        if match.start() > at:
-            out.append(_Piece(text=template[at : match.start()]))
-        at = match.end()
-        out.append(_drawn(match, value))
-    if at < len(template):
-        out.append(_Piece(text=template[at:]))
-    if any("{{" in piece.text for piece in out):
+def _split_value(value: str) -> list[_Piece]:
+    """Return the pieces of a value; raise PatternError if it is not understood or has no random piece."""
+    template = _as_template(value)
+    pieces: list[_Piece] = []
+    done = 0
+    for match in _EXPRESSION.finditer(template):
+        if match.start() > done:
+            pieces.append(_Piece(text=template[done : match.start()]))
+        done = match.end()
+        pieces.append(_parse_expression(match, value))
+    if done < len(template):
+        pieces.append(_Piece(text=template[done:]))
+    if any("{{" in piece.text for piece in pieces):
         raise PatternError(
             f"value {value!r} is not understood; write an alphabet and a length, such as hex 32"
         )
-    if not any(piece.alphabet for piece in out):
-        raise PatternError(f"value {value!r} is always the same")
-    return out
+    if not any(piece.alphabet for piece in pieces):
+        raise PatternError(f"value {value!r} is always the same text")
+    return pieces
 
 
-def _drawn(match: re.Match[str], value: str) -> _Piece:
+def _parse_expression(match: re.Match[str], value: str) -> _Piece:
+    """Return the random piece for a match of _EXPRESSION in `value`; raise PatternError if it is wrong."""
     alphabet, low = match["alphabet"], int(match["low"] or 0)
     high = int(match["high"] or low)
     if alphabet in _UUIDS and not low:
-        return _Piece(alphabet=alphabet, low=32, high=32)
+        return _Piece(alphabet=alphabet, low=_UUID_DIGITS, high=_UUID_DIGITS)
     if alphabet not in _CLASSES or not 0 < low <= high:
         raise PatternError(
-            f"value {value!r} is not understood; alphabets are {', '.join(_CLASSES)}, or uuid, with a length or two"
+            f"value {value!r} is not understood; write an alphabet ({', '.join(_CLASSES)}) with a length "
+            "or a range of lengths, or uuid"
         )
     return _Piece(alphabet=alphabet, low=low, high=high)
 
 
-def _template(value: str) -> str:
+def _as_template(value: str) -> str:
+    """Return a value as a template: `hex 32` as `{{hex 32}}`, a template unchanged."""
     return value if "{{" in value else f"{{{{{value}}}}}"
 
 
 def _piece_pattern(piece: _Piece) -> str:
+    """Return a regular expression for one piece."""
     if not piece.alphabet:
         return re.escape(piece.text)
     if piece.alphabet in _UUIDS:
@@ -218,24 +245,28 @@ def _piece_pattern(piece: _Piece) -> str:
     return f"{_CLASSES[piece.alphabet]}{{{count}}}"
 
 
-def _size(alphabet: str) -> int:
+def _alphabet_size(alphabet: str) -> int:
+    """Return how many different characters an alphabet has; a UUID has hexadecimal digits."""
     return 16 if alphabet in _UUIDS else len(ALPHABETS[alphabet])
 
 
-def _shortened(value: str) -> str:
-    """Write a value that lacks a good part of its longest stretch."""
-    pieces = _pieces(value)
+def _shorten(value: str) -> str:
+    """Return a template for a value that lacks a third of its longest random piece."""
+    pieces = _split_value(value)
     longest = max((piece for piece in pieces if piece.alphabet), key=lambda piece: piece.low)
     return "".join(
-        _write(piece, max(1, piece.low * 2 // 3) if piece is longest else piece.low) for piece in pieces
+        _piece_template(piece, max(1, piece.low * 2 // 3) if piece is longest else piece.low)
+        for piece in pieces
     )
 
 
-def _write(piece: _Piece, length: int) -> str:
+def _piece_template(piece: _Piece, length: int) -> str:
+    """Return a template for one piece, with this many random characters."""
     if not piece.alphabet:
         return piece.text
     return f"{{{{{'hex' if piece.alphabet in _UUIDS else piece.alphabet} {length}}}}}"
 
 
-def _filled_in(value: str) -> str:
-    return "".join(piece.text or "x" * piece.high for piece in _pieces(value))
+def _placeholder(value: str) -> str:
+    """Return a value with x for each random character."""
+    return "".join(piece.text or "x" * piece.high for piece in _split_value(value))
