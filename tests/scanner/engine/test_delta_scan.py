@@ -1,4 +1,4 @@
-"""Versions of files, of which only what is new is read by the first pass: what is found is what each gives by itself."""
+"""Test that versions of files have the same hits as if each was scanned alone, with less text searched."""
 
 import random
 
@@ -11,26 +11,26 @@ from outcrop.scanner.engine import delta_scan
 from outcrop.scanner.engine.delta_scan import CopiedRange, FileVersion, scan_new_text
 from outcrop.scanner.engine.scan import scan_content, scan_versions
 from outcrop.scanner.engine.triggers import scan_joined_texts
-from tests.scanner.engine.test_scan_content import pieces, told
+from tests.scanner.engine.test_scan_content import pieces, summarize
 from tests.support.rulesets import github_token, ruleset
 
 LOW = Confidence.LOW
 
 
-def ordinary(seed: int, length: int) -> bytes:
-    """Give lines in which there is nothing to find."""
-    chance = random.Random(seed)
+def make_plain_lines(seed: int, length: int) -> bytes:
+    """Return lines without any credential."""
+    rng = random.Random(seed)
     return b"".join(
-        b"    %s(%d)\n" % (chance.choice([b"walk", b"paint", b"cook"]), chance.randrange(999))
+        b"    %s(%d)\n" % (rng.choice([b"walk", b"paint", b"cook"]), rng.randrange(999))
         for _ in range(length // 13)
     )
 
 
-Edit = tuple[int, int, bytes]  # where, how many characters go, and what comes
+Edit = tuple[int, int, bytes]  # (offset, number of removed bytes, inserted bytes)
 
 
-def changed(base: FileVersion, edits: list[Edit]) -> FileVersion:
-    """Make a version of another one, as a pack does: stretches that are copied, and new ones."""
+def make_version(base: FileVersion, edits: list[Edit]) -> FileVersion:
+    """Return a version of `base` with these edits and its copied ranges, as a pack describes them."""
     text, copied, at = b"", list[CopiedRange](), 0
     for wanted, gone, new in sorted(edits):
         place = max(wanted, at)
@@ -52,86 +52,90 @@ edits = st.lists(st.tuples(st.integers(0, 20_000), st.sampled_from([0, 0, 1, 30,
     st.lists(edits, min_size=1, max_size=5),
     st.integers(1, 5),
 )
-def test_versions_give_what_each_gives_alone(first, later, together):
+def test_versions_have_the_same_hits_as_each_scanned_alone(pieces_of_base, edits_by_version, batch_size):
     chain = [
         FileVersion(
-            b"".join(ordinary(number, length) + piece for number, (length, piece) in enumerate(first))
+            b"".join(
+                make_plain_lines(number, length) + piece
+                for number, (length, piece) in enumerate(pieces_of_base)
+            )
         )
     ]
-    for change in later:
-        chain.append(changed(chain[-1], change))
+    for change in edits_by_version:
+        chain.append(make_version(chain[-1], change))
     named = [(b"%d" % number, version) for number, version in enumerate(chain)]
     found = [
-        one
-        for at in range(0, len(named), together)
-        for one in scan_versions(ruleset(), named[at : at + together], LOW)
+        scanned
+        for at in range(0, len(named), batch_size)
+        for scanned in scan_versions(ruleset(), named[at : at + batch_size], LOW)
     ]
     assert [name for name, _, _ in found] == [name for name, _ in named]
-    for version, (_, what, size) in zip(chain, found, strict=True):
-        assert told(what) == told(scan_content(ruleset(), version.content, LOW))
+    for version, (_, result, size) in zip(chain, found, strict=True):
+        assert summarize(result) == summarize(scan_content(ruleset(), version.content, LOW))
         assert size == len(version.content)
 
 
-@pytest.mark.parametrize("at", ["begins", "ends", "is in the middle", "lies across the seam", "is moved"])
-def test_a_token_is_seen_wherever_a_change_has_put_it(at: str) -> None:
+@pytest.mark.parametrize("at", ["begins", "ends", "is in the middle", "crosses the edit", "is removed"])
+def test_token_is_found_wherever_an_edit_put_it(at: str) -> None:
     token = github_token(3).encode()
-    base = FileVersion(ordinary(1, 9_000) + token[:20] + b"\n" + ordinary(2, 9_000))
+    base = FileVersion(make_plain_lines(1, 9_000) + token[:20] + b"\n" + make_plain_lines(2, 9_000))
     seam = base.content.index(token[:20])
     edit: dict[str, Edit] = {
         "begins": (0, 0, token + b"\n"),
         "ends": (len(base.content), 0, token),
         "is in the middle": (5_000, 0, b" " + token + b" "),
-        "lies across the seam": (seam + 20, 0, token[20:]),
-        "is moved": (seam, 21, b""),
+        "crosses the edit": (seam + 20, 0, token[20:]),
+        "is removed": (seam, 21, b""),
     }
-    version = changed(base, [edit[at]])
+    version = make_version(base, [edit[at]])
     scanned = {
         name: found for name, found, _ in scan_versions(ruleset(), [(b"old", base), (b"new", version)], LOW)
     }
     assert not scanned[b"old"].hits
-    assert len(scanned[b"new"].hits) == (at != "is moved")
+    assert len(scanned[b"new"].hits) == (at != "is removed")
 
 
 @pytest.mark.parametrize(
-    "behind", [b"", b"\n", b"\n" + ordinary(4, 9_000)], ids=["by the end", "by a line break", "by lines"]
+    "after", [b"", b"\n", b"\n" + make_plain_lines(4, 9_000)], ids=["end of text", "line break", "lines"]
 )
-def test_a_token_is_seen_that_is_set_free_by_what_follows(behind: bytes) -> None:
-    """No character of it is new."""
-    base = FileVersion(ordinary(1, 9_000) + github_token(3).encode() + b"xyz" + behind)
-    version = changed(base, [(base.content.index(b"xyz"), 3, b"")])
+def test_token_is_found_if_an_edit_removes_the_text_after_it(after: bytes) -> None:
+    base = FileVersion(make_plain_lines(1, 9_000) + github_token(3).encode() + b"xyz" + after)
+    version = make_version(base, [(base.content.index(b"xyz"), 3, b"")])
     scanned = {
         name: found for name, found, _ in scan_versions(ruleset(), [(b"old", base), (b"new", version)], LOW)
     }
     assert (len(scanned[b"old"].hits), len(scanned[b"new"].hits)) == (0, 1)
 
 
-def test_what_was_copied_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
+def test_copied_text_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
 
-    def counted(rules: object, data: bytes) -> list[tuple[int, int]]:
-        read.append(len(data))
+    def count_bytes(rules: object, data: bytes) -> list[tuple[int, int]]:
+        searched.append(len(data))
         return scan_joined_texts(rules, data)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(delta_scan, "scan_joined_texts", counted)
-    base = FileVersion(ordinary(1, 100_000))
+    monkeypatch.setattr(delta_scan, "scan_joined_texts", count_bytes)
+    base = FileVersion(make_plain_lines(1, 100_000))
     chain = [base]
     for number in range(10):
-        chain.append(changed(chain[-1], [(10_000 * number, 5, b"new")]))
+        chain.append(make_version(chain[-1], [(10_000 * number, 5, b"new")]))
     scan_new_text(ruleset(), chain)
-    assert read[0] < len(base.content) + 10 * 2.1 * (ruleset().rules.max_trigger_width + 50)
+    assert searched[0] < len(base.content) + 10 * 2.1 * (ruleset().rules.max_trigger_width + 50)
 
 
-def test_a_base_that_was_not_read_is_of_no_use() -> None:
-    base = FileVersion(ordinary(1, 9_000) + github_token(3).encode() + b"\n" + ordinary(2, 9_000))
-    version = changed(base, [(0, 0, b"new\n")])
+def test_version_of_a_base_that_was_not_searched_is_searched_completely() -> None:
+    base = FileVersion(
+        make_plain_lines(1, 9_000) + github_token(3).encode() + b"\n" + make_plain_lines(2, 9_000)
+    )
+    version = make_version(base, [(0, 0, b"new\n")])
     scan_new_text(ruleset(), [version])
     assert version.content_matches() == sorted(
         (end, number) for end, number in scan_joined_texts(ruleset(), version.content)
     )
 
 
-def test_rules_whose_triggers_are_wide_read_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_is_searched_completely_if_triggers_are_too_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta_scan, "MAX_TRIGGER_WIDTH", 10)
-    base = FileVersion(ordinary(1, 9_000))
-    version = changed(base, [(0, 0, b"new\n")])
+    base = FileVersion(make_plain_lines(1, 9_000))
+    version = make_version(base, [(0, 0, b"new\n")])
     assert delta_scan._plan_ranges(version, 11) == [(2, len(version.content) + 2, -2, None)]

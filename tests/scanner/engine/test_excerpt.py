@@ -1,4 +1,4 @@
-"""What is shown of the lines around a credential: the right ones, short ones, and no detected value in any of them, ever."""
+"""Test the excerpts of hits: the right lines, cut to their width, and no detected value in any of them."""
 
 import base64
 import io
@@ -51,7 +51,7 @@ def hit_at(
     encoding: tuple[str, ...] = (),
     **more: object,
 ) -> Hit:
-    """A hit as the detection would make it."""
+    """Return a hit at `start`, as detection would make it."""
     stop = start + len(value.encode()) if end is None else end
     hit = Hit(
         RULE,
@@ -68,37 +68,38 @@ def hit_at(
 
 
 def found_in(text: str | bytes) -> list[Excerpt]:
-    """The excerpts of everything that the real rules find in a text."""
+    """Return the excerpts of all hits that the built-in rules find in a text."""
     data = text.encode() if isinstance(text, str) else text
     found = scan_content(ruleset(), data, Confidence.MEDIUM).hits
     shown = excerpts_of_file(ruleset(), data, [(b"!" + inner.encode(), hit) for inner, hit in found])
     assert None not in shown
-    return [one for one in shown if one is not None]
+    return [excerpt for excerpt in shown if excerpt is not None]
 
 
-def tells(excerpt: Excerpt, value: str) -> bool:
+def shows(excerpt: Excerpt, value: str) -> bool:
+    """Whether the value is in the excerpt, as it is or URL-encoded."""
     text = "\n".join(excerpt.lines)
     return value in text or value in unquote(text)
 
 
-# --- which lines
+# --- lines
 
 
-def test_two_lines_before_and_after_are_shown_with_their_numbers() -> None:
+def test_excerpt_has_two_lines_before_and_after_the_hit() -> None:
     (shown,) = found_in(f"one\ntwo\nthree\nkey = {TOKEN}  # x\nfive\nsix\nseven\n")
     assert shown == Excerpt(2, ("two", "three", f"key = {Secret(TOKEN).masked()}  # x", "five", "six"), 2)
     assert shown.line == 4
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"])
-def test_at_the_ends_of_a_file_there_are_fewer(end: str) -> None:
+def test_excerpt_has_fewer_lines_at_the_ends_of_a_file(end: str) -> None:
     (shown,) = found_in(TOKEN + end)
     assert shown == Excerpt(1, (Secret(TOKEN).masked(), *([""] if end == "\n\n" else [])), 0)
     (shown,) = found_in(f"a\r\n{TOKEN}\r\nb{end}")
     assert (shown.first, shown.lines[:3], shown.at) == (1, ("a", Secret(TOKEN).masked(), "b"), 1)
 
 
-def test_a_long_line_is_cut_around_the_value_and_others_behind_their_beginning() -> None:
+def test_long_line_is_cut_around_the_value_and_other_lines_at_their_end() -> None:
     (shown,) = found_in("b" * 900 + "\n" + "var x=1;" * 500 + f'k="{TOKEN}";' + "y()," * 500 + "\nlast")
     assert all(len(line) <= MAX_LINE_WIDTH + 2 for line in shown.lines)
     assert Secret(TOKEN).masked() in shown.lines[shown.at]
@@ -108,73 +109,73 @@ def test_a_long_line_is_cut_around_the_value_and_others_behind_their_beginning()
     assert shown.lines == ("b" * MAX_LINE_WIDTH + "…", Secret(TOKEN).masked(), "last")
 
 
-def test_a_line_of_megabytes_is_shown_alone_when_its_neighbours_are_far() -> None:
+def test_line_of_megabytes_is_shown_without_other_lines() -> None:
     (shown,) = found_in("first\n" + "a " * 500_000 + TOKEN + " b" * 500_000 + "\nlast")
     assert (shown.first, len(shown.lines), shown.at) == (2, 1, 0)
 
 
-def test_control_characters_and_turned_writing_are_not_shown() -> None:
+def test_control_and_direction_characters_are_replaced() -> None:
     (shown,) = found_in(f"\x1b[31m\tred\u202e\n{TOKEN}\x07")
     assert shown.lines == ("\ufffd[31m\tred\ufffd", Secret(TOKEN).masked() + "\ufffd")
 
 
-# --- what is masked
+# --- masks
 
 
-def test_a_key_of_many_lines_is_masked_wholly() -> None:
+def test_key_of_many_lines_is_masked_completely() -> None:
     (shown,) = found_in(f"a\nb\n{PEM}\nc\n")
     assert shown == Excerpt(1, ("a", "b", MASK, MASK, MASK), 2)
     shown = found_in(f"{PEM}\nkey = {TOKEN}\n")[1]
     assert shown.lines == (MASK, MASK, f"key = {Secret(TOKEN).masked()}")
 
 
-def test_every_value_in_the_lines_is_masked_however_it_is_written() -> None:
+def test_every_value_in_the_lines_is_masked_also_if_url_encoded() -> None:
     line = f"a={TOKEN} b={OTHER} c={quote(OTHER, safe='')} d={''.join(f'%{ord(c):02x}' for c in OTHER)}"
     for shown in found_in(f"{line}\n{OTHER}\n{TOKEN}x"):
-        assert not tells(shown, TOKEN)
-        assert not tells(shown, OTHER)
+        assert not shows(shown, TOKEN)
+        assert not shows(shown, OTHER)
         assert shown.lines[0].startswith(f"a={Secret(TOKEN).masked()} b={Secret(OTHER).masked()} c=")
 
 
-def test_companions_are_masked_too() -> None:
+def test_companions_are_masked() -> None:
     id_, secret = "AKIA" + drawn("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 16, 1), drawn(BASE64, 40, 2)
     for shown in found_in(f"aws_access_key_id = {id_}\naws_secret_access_key = {secret}\n"):
-        assert not tells(shown, id_)
-        assert not tells(shown, secret)
+        assert not shows(shown, id_)
+        assert not shows(shown, secret)
 
 
-def test_nothing_of_an_encoded_word_is_shown() -> None:
+def test_encoded_word_is_masked_completely() -> None:
     word = base64.b64encode(f"user:{TOKEN}:more".encode()).decode()
     shown = found_in(f"x\nAuthorization: Basic {word}\n")
-    assert {one.lines for one in shown} == {("x", f"Authorization: Basic {MASK}")}
+    assert {excerpt.lines for excerpt in shown} == {("x", f"Authorization: Basic {MASK}")}
 
 
-def test_a_value_of_stars_is_not_shown_by_the_mask_that_hides_another() -> None:
+def test_no_excerpt_if_a_value_looks_like_the_mask() -> None:
     text = f"{'*' * 8} own_{'q' * 20}".encode()
     hits = [hit_at(text, 0, "*" * 8), hit_at(text, 9, f"own_{'q' * 20}")]
     assert make_excerpts(text, hits, hits) == [None, None]
 
 
-def test_a_value_is_not_shown_encoded_where_the_sign_before_it_is_masked() -> None:
+def test_value_is_not_shown_if_masking_changes_its_url_decoding() -> None:
     text = b"0000001%0001000%3D %0001000="
     hits = [hit_at(text, 0, "0000001%"), hit_at(text, 1, "000001%"), hit_at(text, 20, "0001000=")]
     for shown in make_excerpts(text, hits, hits):
         assert shown is None or "0001000=" not in unquote("\n".join(shown.lines))
 
 
-def test_a_member_of_an_archive_has_its_own_lines() -> None:
+def test_archive_members_have_excerpts_of_their_own_lines() -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("a/one.txt", f"first\n{TOKEN}\n")
         archive.writestr("two.txt", f"{OTHER}\n" * 2)
     shown = found_in(packed.getvalue())
-    assert [one.lines for one in shown[:2]] == [
+    assert [excerpt.lines for excerpt in shown[:2]] == [
         ("first", Secret(TOKEN).masked()),
         (Secret(OTHER).masked(),) * 2,
     ]
 
 
-# --- never, whatever the text is
+# --- random texts
 
 
 _letters = st.sampled_from("abAB01+/ %_*é")
@@ -188,7 +189,10 @@ _between = st.sampled_from(
 
 @st.composite
 def documents(draw: st.DrawFn) -> tuple[bytes, list[Hit]]:
-    """Texts with several values: one in another, side by side, twice, encoded; all of them are hits somewhere, not everywhere."""
+    """Draw a text with several values, and its hits.
+
+    Values are inside each other, adjacent, repeated or encoded. Each is a hit at least once, not everywhere.
+    """
     values = draw(st.lists(_value, min_size=1, max_size=4))
     longer = draw(st.sampled_from(values))
     values.append(draw(_value) + longer[draw(st.integers(0, 2)) :] + draw(_between).strip("\r\n*"))
@@ -205,9 +209,9 @@ def documents(draw: st.DrawFn) -> tuple[bytes, list[Hit]]:
             hits += [(len(text), len(text) + len(value.encode()), value, False)] if how == "plain" else []
             text += value.encode()
     text += draw(_between).encode()
-    told = {value for _, _, value, _ in hits}
-    for value in values:  # each is a hit once at least
-        if value not in told:
+    hit_values = {value for _, _, value, _ in hits}
+    for value in values:  # each is a hit at least once
+        if value not in hit_values:
             text += draw(_between).encode()
             hits.append((len(text), len(text) + len(value.encode()), value, False))
             text += value.encode()
@@ -216,19 +220,18 @@ def documents(draw: st.DrawFn) -> tuple[bytes, list[Hit]]:
 
 @given(documents())
 @settings(max_examples=250, deadline=None)
-def test_no_raw_value_of_any_hit_is_in_any_excerpt(document: tuple[bytes, list[Hit]]) -> None:
+def test_no_excerpt_shows_the_value_of_any_hit(document: tuple[bytes, list[Hit]]) -> None:
     text, hits = document
     for hit, shown in zip(hits, make_excerpts(text, hits, hits), strict=True):
         if shown is None:
             continue
-        told = "\n".join(shown.lines)
+        shown_text = "\n".join(shown.lines)
         for other in hits:
             value = reveal(other.secret)
-            assert value not in told
-            if (
-                "*" not in value and "%" not in value
-            ):  # else the mask, or what is decoded twice, can look like it
-                assert value not in unquote(told)
+            assert value not in shown_text
+            # Otherwise the mask, or text that is decoded twice, can look like the value.
+            if "*" not in value and "%" not in value:
+                assert value not in unquote(shown_text)
         assert shown.line == hit.line
         assert 1 <= len(shown.lines) <= 5
         assert all(len(line) <= MAX_LINE_WIDTH + 2 for line in shown.lines)
@@ -257,7 +260,7 @@ _TEMPLATES = [
     )
 )
 @settings(max_examples=150, deadline=None)
-def test_no_raw_value_that_the_rules_find_is_in_any_excerpt(pieces: list[tuple[str, int, str]]) -> None:
+def test_no_excerpt_shows_a_value_that_the_rules_find(pieces: list[tuple[str, int, str]]) -> None:
     text = "".join(
         expand_template(template, str(seed)) + between for template, seed, between in pieces
     ).encode()
@@ -265,4 +268,4 @@ def test_no_raw_value_that_the_rules_find_is_in_any_excerpt(pieces: list[tuple[s
     for shown in excerpts_of_file(ruleset(), text, [(b"", hit) for _, hit in found]):
         for _, hit in found:
             for secret in (hit.secret, *hit.companions.values()):
-                assert shown is None or len(reveal(secret)) < 4 or not tells(shown, reveal(secret))
+                assert shown is None or len(reveal(secret)) < 4 or not shows(shown, reveal(secret))

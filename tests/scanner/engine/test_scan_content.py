@@ -1,4 +1,4 @@
-"""A content gives the same hits whole, in pieces, and among others in one buffer."""
+"""Test that a content has the same hits in one piece, in several pieces and in a batch."""
 
 import gzip
 import io
@@ -28,7 +28,8 @@ from tests.support.rulesets import BASE64, drawn, github_token, ruleset
 MEDIUM = Confidence.MEDIUM
 
 
-def told(found: ScanResult) -> list[tuple]:
+def summarize(found: ScanResult) -> list[tuple]:
+    """Return the fields of all hits that must be the same however a content is scanned."""
     return [
         (
             name,
@@ -47,7 +48,8 @@ def told(found: ScanResult) -> list[tuple]:
 
 
 @pytest.fixture
-def small(monkeypatch):
+def small_sizes(monkeypatch):
+    """Make pieces, parts and distances small, so that short contents have several of them."""
     monkeypatch.setattr(scan, "STREAM_PIECE_SIZE", 2_000)
     monkeypatch.setattr(scan, "MAX_PART_SIZE", 1_500)
     monkeypatch.setattr(scan, "MAX_CREDENTIAL_SIZE", 700)
@@ -56,25 +58,26 @@ def small(monkeypatch):
     monkeypatch.setattr(companions, "MAX_ROW", 150)
 
 
-def lines_of(chance: random.Random, count: int) -> bytes:
-    """Write lines some of which hold something; each value is there once."""
+def make_lines(rng: random.Random, count: int) -> bytes:
+    """Return lines, some with a credential. No value occurs twice."""
     out = []
     for _ in range(count):
-        kind = chance.randrange(8)
-        seed = chance.random()
+        kind = rng.randrange(8)
+        seed = rng.random()
         out.append(
             {
                 0: f"token = {github_token(seed)}",
                 1: f"café {github_token(seed)} # outcrop:allow",
                 2: f"password = '{drawn(BASE64, 24, seed)}'",
-                3: f"aws_access_key_id = AKIA{drawn('ABCDEFGH234567', 16, seed)}\naws_secret_access_key = {drawn(BASE64, 40, seed)}",
-            }.get(kind, "x" * chance.randint(0, 90))
+                3: f"aws_access_key_id = AKIA{drawn('ABCDEFGH234567', 16, seed)}\n"
+                f"aws_secret_access_key = {drawn(BASE64, 40, seed)}",
+            }.get(kind, "x" * rng.randint(0, 90))
         )
-    return "\n".join(out).encode() + chance.choice([b"", b"\n"])
+    return "\n".join(out).encode() + rng.choice([b"", b"\n"])
 
 
-def in_parts(data: bytes, jobs: int) -> ScanResult:
-    """Scan each part from nothing but its own bytes."""
+def scan_in_parts(data: bytes, jobs: int) -> ScanResult:
+    """Scan each part separately, with only the bytes that it needs."""
     parts = list(split_into_parts(io.BytesIO(data).read, len(data), jobs))
     read = [data[part.offset :][: part.size] for part in parts]
     assert sum(part.own_size(len(own)) for part, own in zip(parts, read, strict=True)) == len(data)
@@ -88,51 +91,51 @@ def in_parts(data: bytes, jobs: int) -> ScanResult:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_pieces_and_parts_give_what_the_whole_gives(small, seed):
-    data = lines_of(random.Random(seed), 60)
-    whole = told(scan_content(ruleset(), data, MEDIUM))
-    assert told(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == whole
-    assert [told(in_parts(data, jobs)) for jobs in (1, 2, 3)] == [whole] * 3
+def test_pieces_and_parts_have_the_same_hits_as_the_complete_content(small_sizes, seed):
+    data = make_lines(random.Random(seed), 60)
+    expected = summarize(scan_content(ruleset(), data, MEDIUM))
+    assert summarize(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == expected
+    assert [summarize(scan_in_parts(data, jobs)) for jobs in (1, 2, 3)] == [expected] * 3
 
 
 @pytest.mark.parametrize("size", [0, 1, 1_299, 1_300, 1_301, 1_999, 2_000, 2_001, 2_599, 2_600, 2_601, 3_300])
 @pytest.mark.parametrize(
     "at", [0, 560, 580, 600, 1_260, 1_280, 1_299, 1_300, 1_955, 1_965, 1_999, 2_000, 2_550]
 )
-def test_a_token_at_any_place_around_the_border_of_a_piece(small, size, at):
+def test_token_near_the_border_of_a_piece_is_found_once(small_sizes, size, at):
     token = github_token((size, at)).encode()
     data = b"\n".join([b"x" * 50] * 60)[:at] + b" " + token + b" "
     data = data + b"y" * max(0, size - len(data))
-    whole = told(scan_content(ruleset(), data, MEDIUM))
-    assert told(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == whole
-    assert [told(in_parts(data, jobs)) for jobs in (1, 2, 3)] == [whole] * 3
+    expected = summarize(scan_content(ruleset(), data, MEDIUM))
+    assert summarize(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == expected
+    assert [summarize(scan_in_parts(data, jobs)) for jobs in (1, 2, 3)] == [expected] * 3
 
 
-def test_a_value_that_a_border_cuts_is_told_once_and_whole(small):
+def test_value_across_a_border_is_found_once_and_complete(small_sizes):
     for at in range(1_100, 2_000, 47):
         value = drawn("abcdefghijkmnpqrstuvwxyz23456789", 120, at)
         data = ("z" * at + f"\npassword = {value}\n" + "z\n" * 500).encode()
-        assert [hit[2] for hit in told(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM))] == [value]
+        assert [hit[2] for hit in summarize(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM))] == [value]
 
 
-def test_columns_of_a_line_that_is_longer_than_a_piece(small):
+def test_column_in_a_line_longer_than_a_piece(small_sizes):
     token = github_token("long line")
     data = ("first\n" + "é " * 3_000 + token + " z" * 500).encode()
-    for found in (scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM), in_parts(data, 2)):
+    for found in (scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM), scan_in_parts(data, 2)):
         ((_, hit),) = found.hits
         assert (hit.line, hit.column) == (2, 6_001)
 
 
-def test_short_reads_are_no_end(small):
-    data = lines_of(random.Random("short"), 60)
+def test_short_read_does_not_end_a_stream(small_sizes):
+    data = make_lines(random.Random("short"), 60)
     stream = io.BytesIO(data)
     found = scan_stream(ruleset(), lambda size: stream.read(min(size, 570)), MEDIUM)
-    assert told(found) == told(scan_content(ruleset(), data, MEDIUM))
+    assert summarize(found) == summarize(scan_content(ruleset(), data, MEDIUM))
 
 
-def test_an_archive_that_does_not_fit_is_read_as_far_as_it_does(small, monkeypatch):
+def test_only_the_beginning_of_a_too_large_archive_is_unpacked(small_sizes, monkeypatch):
     data = gzip.compress(b"token = " + github_token(1).encode() + b"\n" + random.Random(1).randbytes(9_000))
-    assert told(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == told(
+    assert summarize(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == summarize(
         scan_content(ruleset(), data, MEDIUM)
     )
     monkeypatch.setattr(scan, "MAX_ARCHIVE_SIZE", 4_000)
@@ -141,19 +144,19 @@ def test_an_archive_that_does_not_fit_is_read_as_far_as_it_does(small, monkeypat
     assert "only the beginning of this archive was unpacked" in found.gaps
 
 
-def test_an_empty_content():
+def test_empty_content_has_no_hits():
     assert (
-        told(scan_stream(ruleset(), io.BytesIO().read, MEDIUM))
-        == told(scan_content(ruleset(), b"", MEDIUM))
+        summarize(scan_stream(ruleset(), io.BytesIO().read, MEDIUM))
+        == summarize(scan_content(ruleset(), b"", MEDIUM))
         == []
     )
 
 
-def test_hits_travel_between_processes_unchanged():
-    found = scan_content(ruleset(), lines_of(random.Random(5), 40), MEDIUM)
+def test_deserialized_result_equals_the_serialized_one():
+    found = scan_content(ruleset(), make_lines(random.Random(5), 40), MEDIUM)
     assert found.hits
     back = deserialize_result(serialize_result(found), ruleset().rules)
-    assert told(back) == told(found)
+    assert summarize(back) == summarize(found)
     assert [hit.secret.masked() for _, hit in back.hits] == [hit.secret.masked() for _, hit in found.hits]
 
 
@@ -185,22 +188,22 @@ pieces = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(pieces, max_size=8))
-def test_many_blobs_in_one_buffer_give_what_each_gives_alone(blobs):
-    buffer, places = bytearray(b"\n"), []
+def test_batch_has_the_same_hits_as_each_content_alone(blobs):
+    buffer, contents = bytearray(b"\n"), []
     for number, blob in enumerate(blobs):
         buffer += b"%040x blob %d\n" % (number, len(blob))
-        places.append((b"%040x" % number, len(buffer), len(buffer) + len(blob)))
+        contents.append((b"%040x" % number, len(buffer), len(buffer) + len(blob)))
         buffer += blob + b"\n"
-    stretch = ContentBatch(buffer, len(buffer), places)
-    together = [(oid, found, size) for oid, found, size in scan_batch(ruleset(), stretch, MEDIUM)]
-    assert [oid for oid, _, _ in together] == [oid for oid, _, _ in places]
+    batch = ContentBatch(buffer, len(buffer), contents)
+    together = [(oid, found, size) for oid, found, size in scan_batch(ruleset(), batch, MEDIUM)]
+    assert [oid for oid, _, _ in together] == [oid for oid, _, _ in contents]
     for blob, (_, found, size) in zip(blobs, together, strict=True):
-        assert told(found) == told(scan_content(ruleset(), blob, MEDIUM))
+        assert summarize(found) == summarize(scan_content(ruleset(), blob, MEDIUM))
         assert size == len(blob)
 
 
-def test_a_plain_content_is_what_find_gives():
-    data = lines_of(random.Random(6), 30)
-    assert told(scan_content(ruleset(), data, MEDIUM)) == told(
+def test_scan_content_returns_the_hits_of_find():
+    data = make_lines(random.Random(6), 30)
+    assert summarize(scan_content(ruleset(), data, MEDIUM)) == summarize(
         ScanResult([("", hit) for hit in find(ruleset(), data, MEDIUM)])
     )

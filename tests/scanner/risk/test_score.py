@@ -1,4 +1,4 @@
-"""Every part and every cap of the score."""
+"""Test the points of every part and the caps of the score."""
 
 import itertools
 
@@ -19,7 +19,8 @@ BASE = Evidence(
 )
 
 
-def part(name: str, **changes) -> int:
+def points_of(name: str, **changes) -> int:
+    """Return the points of one part for the base evidence with these changes."""
     return score(BASE._replace(**changes)).parts[name]
 
 
@@ -37,8 +38,8 @@ def part(name: str, **changes) -> int:
         (Validation.INVALID, Confidence.LOW, 8),
     ],
 )
-def test_liveness(validation, confidence, points):
-    assert part("liveness", validation=validation, validation_confidence=confidence) == points
+def test_liveness_points(validation, confidence, points):
+    assert points_of("liveness", validation=validation, validation_confidence=confidence) == points
 
 
 @pytest.mark.parametrize(
@@ -59,8 +60,8 @@ def test_liveness(validation, confidence, points):
         ({"strength": Strength.CONTEXT, "placeholder": True}, 0),
     ],
 )
-def test_detection(changes, points):
-    assert part("detection", **changes) == points
+def test_detection_points(changes, points):
+    assert points_of("detection", **changes) == points
 
 
 @pytest.mark.parametrize(
@@ -85,8 +86,8 @@ def test_detection(changes, points):
         ({"services": (), "services_asked": True, "validation": Validation.UNVALIDATED}, 12),
     ],
 )
-def test_capability(changes, points):
-    assert part("capability", **changes) == points
+def test_capability_points(changes, points):
+    assert points_of("capability", **changes) == points
 
 
 @pytest.mark.parametrize(
@@ -100,21 +101,21 @@ def test_capability(changes, points):
         (Visibility.PRIVATE, SourceType.COMMIT, 4),
     ],
 )
-def test_exposure(visibility, source, points):
-    assert part("exposure", visibility=visibility, source_type=source) == points
+def test_exposure_points(visibility, source, points):
+    assert points_of("exposure", visibility=visibility, source_type=source) == points
 
 
 @pytest.mark.parametrize(("days", "points"), [(0, 4), (1, 2), (30, 2), (31, 0)])
-def test_still_there(days, points):
-    assert part("still_there", days_since_seen=days) == points
+def test_still_there_points(days, points):
+    assert points_of("still_there", days_since_seen=days) == points
 
 
 @pytest.mark.parametrize(("places", "points"), [(1, 0), (2, 2), (3, 2), (4, 4), (1000, 4)])
-def test_spread(places, points):
-    assert part("spread", places=places) == points
+def test_spread_points(places, points):
+    assert points_of("spread", places=places) == points
 
 
-MOST = BASE._replace(services=("admin",), source_type=SourceType.ENDPOINT, places=9)
+HIGHEST = BASE._replace(services=("admin",), source_type=SourceType.ENDPOINT, places=9)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +132,11 @@ MOST = BASE._replace(services=("admin",), source_type=SourceType.ENDPOINT, place
         ({"validation": Validation.UNVALIDATED}, 78),
     ],
 )
-def test_caps(changes, total):
-    assert score(MOST._replace(**changes)).total == total
+def test_caps_limit_the_total(changes, total):
+    assert score(HIGHEST._replace(**changes)).total == total
 
 
-def test_without_proof_of_life_no_score_reaches_eighty():
+def test_score_without_valid_verdict_is_below_eighty():
     kinds = itertools.product(Validation, Confidence, Strength, Impact, SourceType, Visibility, (1, 9))
     for validation, confidence, strength, impact, source, visibility, places in kinds:
         result = score(
@@ -169,14 +170,14 @@ def test_without_proof_of_life_no_score_reaches_eighty():
         "examples/a",
     ],
 )
-def test_paths_of_tests_and_documentation(path):
+def test_test_and_documentation_paths_are_test_paths(path):
     assert is_test_path(path)
 
 
 @pytest.mark.parametrize(
     "path", ["src/contest.py", "latest/a.py", "src/attestation.go", "inspect/a", "a.mdx", "demonstrate.py"]
 )
-def test_other_paths(path):
+def test_other_paths_are_no_test_paths(path):
     assert not is_test_path(path)
 
 
@@ -195,5 +196,5 @@ def test_paths_of_vendored_code(path):
 
 
 @pytest.mark.parametrize("path", ["src/vendor.py", "vendors.yml", "my_node_modules.txt", "admin.js"])
-def test_paths_of_own_code(path):
+def test_paths_of_own_code_are_not_vendored(path):
     assert not is_vendored_path(path)
