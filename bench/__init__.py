@@ -1,1 +1,1 @@
-"""Benchmarks: `make bench-*` prints a table. They measure, they do not judge, and they are not part of the tests."""
+"""Benchmarks: `make bench-*` prints tables. They only measure; they are not part of the tests."""

@@ -1,6 +1,6 @@
-"""`make bench-accuracy`: precision and recall of `outcrop scan` beside Kingfisher's, on the labelled corpus of the tests.
+"""`make bench-accuracy`: precision and recall of `outcrop scan` and of Kingfisher on labelled files.
 
-python -m bench.accuracy [--per-block N] [--work DIR]; both at their default confidence, asking no issuer.
+python -m bench.accuracy [--per-block N] [--work DIR]; both at their default confidence, without validation.
 """
 
 import argparse
@@ -17,74 +17,77 @@ from bench.scan import KINGFISHER, Tool, _kingfisher, _outcrop
 from tests.corpus.make import Made, Split, corpus
 from tests.corpus.tally import Finding, Tally, tally
 
-Found = dict[str, list[Finding]]  # by the path of a file
+FoundByPath = dict[str, list[Finding]]  # path of a file -> line and value of each finding
 SPLITS: tuple[Split, ...] = ("seen", "held_out")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--per-block", type=float, default=11, help="how many times each template is used, about"
-    )
+    parser.add_argument("--per-block", type=float, default=11, help="about how often each template is used")
     parser.add_argument("--work", type=Path, default=Path(".bench"))
     arguments = parser.parse_args()
     work = arguments.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    readers: list[tuple[Tool, Callable[[bytes, Path], Found]]] = [
-        (_outcrop(work), _by_outcrop),
-        (_kingfisher(work), _by_kingfisher),
+    tools: list[tuple[Tool, Callable[[bytes, Path], FoundByPath]]] = [
+        (_outcrop(work), _read_outcrop_report),
+        (_kingfisher(work), _read_kingfisher_report),
     ]
     totals: dict[tuple[str, str], Tally] = {}
     for split in SPLITS:
         made = list(corpus(split, arguments.per_block))
-        folder = _written(made, work / f"accuracy-{split}")
-        judged = [_judged(made, folder, work, tool, read) for tool, read in readers]
-        _by_kind(split, judged)
-        for (tool, _), kinds in zip(readers, judged, strict=True):
+        folder = _write_files(made, work / f"accuracy-{split}")
+        tallies = [_tally_tool(made, folder, work, tool, read) for tool, read in tools]
+        _print_by_kind(split, tallies)
+        for (tool, _), kinds in zip(tools, tallies, strict=True):
             totals[split, tool.name] = _sum(kinds)
-    _summary(totals)
+    _print_summary(totals)
 
 
-def _written(made: list[Made], folder: Path) -> Path:
+def _write_files(made: list[Made], folder: Path) -> Path:
+    """Write the generated files to an empty folder and return it."""
     shutil.rmtree(folder, ignore_errors=True)
-    for one in made:
-        path = folder / one.path
+    for file in made:
+        path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(one.text, "utf-8")
+        path.write_text(file.text, "utf-8")
     return folder
 
 
-def _judged(
-    made: list[Made], folder: Path, work: Path, tool: Tool, read: Callable[[bytes, Path], Found]
+def _tally_tool(
+    made: list[Made], folder: Path, work: Path, tool: Tool, read: Callable[[bytes, Path], FoundByPath]
 ) -> dict[str, Tally]:
-    """Run a tool over the files and judge what it says, kind by kind."""
+    """Run a tool over the files and return right and wrong findings, by kind of file."""
     report, output = work / "accuracy.json", work / "accuracy.out"
     command = tool.command(folder, report, ())
-    run(command, tool.environment, output=output if str(report) in command else report, well=tool.well)
+    run(
+        command, tool.environment, output=output if str(report) in command else report, ok_codes=tool.ok_codes
+    )
     found = read(report.read_bytes(), folder)
     kinds: dict[str, Tally] = defaultdict(Tally)
-    for one in made:
-        kinds[one.kind] += tally(one, found.get(one.path, []))
+    for file in made:
+        kinds[file.kind] += tally(file, found.get(file.path, []))
     return kinds
 
 
-def _by_outcrop(report: bytes, _folder: Path) -> Found:
-    found: Found = defaultdict(list)
-    for one in json.loads(report):
-        found[one["file_path"]].append((one["line_number"], one["secret"]))
+def _read_outcrop_report(report: bytes, _folder: Path) -> FoundByPath:
+    """Return the findings of a JSON report of `outcrop scan`."""
+    found: FoundByPath = defaultdict(list)
+    for finding in json.loads(report):
+        found[finding["file_path"]].append((finding["line_number"], finding["secret"]))
     return found
 
 
-def _by_kingfisher(report: bytes, folder: Path) -> Found:
-    found: Found = defaultdict(list)
-    for one in json.loads(report)["findings"] if report.strip() else ():
-        path = str(Path(one["finding"]["path"]).relative_to(folder))
-        found[path] += _with_companions(one["finding"], folder / path)
+def _read_kingfisher_report(report: bytes, folder: Path) -> FoundByPath:
+    """Return the findings of a JSON report of Kingfisher, including the values found together with them."""
+    found: FoundByPath = defaultdict(list)
+    for entry in json.loads(report)["findings"] if report.strip() else ():
+        path = str(Path(entry["finding"]["path"]).relative_to(folder))
+        found[path] += _with_companions(entry["finding"], folder / path)
     return found
 
 
 def _with_companions(finding: dict[str, Any], file: Path) -> Iterator[Finding]:
-    """Give a finding's value, and those that it was found together with, each in its line."""
+    """Yield the value of a finding and of its companions, each with its line number."""
     yield finding["line"], finding["snippet"]
     lines = file.read_text("utf-8").split("\n")
     for value in (finding.get("dependent_captures") or {}).values():
@@ -93,13 +96,14 @@ def _with_companions(finding: dict[str, Any], file: Path) -> Iterator[Finding]:
 
 def _sum(kinds: dict[str, Tally]) -> Tally:
     total = Tally()
-    for one in kinds.values():
-        total += one
+    for kind_tally in kinds.values():
+        total += kind_tally
     return total
 
 
-def _by_kind(split: Split, judged: list[dict[str, Tally]]) -> None:
-    heads = [
+def _print_by_kind(split: Split, tallies: list[dict[str, Tally]]) -> None:
+    """Print precision, recall and F1 of both tools for each kind of file."""
+    headings = [
         "kind",
         "positives",
         "negatives",
@@ -111,27 +115,30 @@ def _by_kind(split: Split, judged: list[dict[str, Tally]]) -> None:
         "F1",
     ]
     rows = []
-    for kind in sorted(judged[0]):
-        first = judged[0][kind]
+    for kind in sorted(tallies[0]):
+        first = tallies[0][kind]
         rows.append(
             [
                 kind,
                 first.found + first.missed,
                 first.negatives,
-                *(cell for kinds in judged for cell in _figures(kinds[kind])),
+                *(cell for kinds in tallies for cell in _figures(kinds[kind])),
             ]
         )
-    table(f"By kind, {split.replace('_', ' ')} templates", heads, rows)
+    table(f"By kind, {split.replace('_', ' ')} templates", headings, rows)
 
 
-def _figures(one: Tally) -> list[str]:
-    if not one.found + one.missed:
-        return ["-" if not one.wrong else f"{one.wrong} wrong", "-", "-"]
-    return [f"{one.precision:.3f}" if one.found + one.wrong else "-", f"{one.recall:.3f}", f"{one.f1:.3f}"]
+def _figures(counts: Tally) -> list[str]:
+    """Return precision, recall and F1 as texts, "-" where they are not defined."""
+    if not counts.found + counts.missed:
+        return ["-" if not counts.wrong else f"{counts.wrong} wrong", "-", "-"]
+    precision = f"{counts.precision:.3f}" if counts.found + counts.wrong else "-"
+    return [precision, f"{counts.recall:.3f}", f"{counts.f1:.3f}"]
 
 
-def _summary(totals: dict[tuple[str, str], Tally]) -> None:
-    heads = [
+def _print_summary(totals: dict[tuple[str, str], Tally]) -> None:
+    """Print the totals of each tool, for the templates that rules were written with and for the others."""
+    headings = [
         "templates",
         "tool",
         "positives",
@@ -145,20 +152,27 @@ def _summary(totals: dict[tuple[str, str], Tally]) -> None:
         "F1",
     ]
     rows = []
-    for (split, name), one in totals.items():
-        share = f"{one.flagged / max(one.negatives, 1):.4f}"
-        counts = [one.found + one.missed, one.found, one.negatives, one.flagged, share, one.wrong]
+    for (split, name), total in totals.items():
+        share = f"{total.flagged / max(total.negatives, 1):.4f}"
+        counts = [
+            total.found + total.missed,
+            total.found,
+            total.negatives,
+            total.flagged,
+            share,
+            total.wrong,
+        ]
         rows.append(
             [
                 split.replace("_", " "),
                 name,
                 *counts,
-                f"{one.precision:.4f}",
-                f"{one.recall:.4f}",
-                f"{one.f1:.4f}",
+                f"{total.precision:.4f}",
+                f"{total.recall:.4f}",
+                f"{total.f1:.4f}",
             ]
         )
-    table(f"`outcrop scan` beside {KINGFISHER} on labelled files", heads, rows)
+    table(f"`outcrop scan` and {KINGFISHER} on labelled files", headings, rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Made-up findings for the benchmarks: a large account with the spread of a real one, the same every time."""
+"""Generate findings for the benchmarks: a large realistic account, the same in every run."""
 
 import json
 import random
@@ -33,19 +33,22 @@ _WORDS = [
 ]
 
 
-def lines(count: int, seed: int) -> Iterator[bytes]:
+def make_lines(count: int, seed: int) -> Iterator[bytes]:
+    """Yield findings as lines of JSON."""
     dice = random.Random(seed)
     repositories = [f"{dice.choice(_WORDS)}-{n % 200}/{dice.choice(_WORDS)}-{n}" for n in range(5000)]
     for _ in range(count):
-        yield json.dumps(_line(dice, repositories), separators=(",", ":")).encode() + b"\n"
+        yield json.dumps(_make_finding(dice, repositories), separators=(",", ":")).encode() + b"\n"
 
 
-def write(path: Path, count: int, seed: int) -> None:
+def write_file(path: Path, count: int, seed: int) -> None:
+    """Write a file of findings that `outcrop import` reads."""
     with path.open("wb") as file:
-        file.writelines(lines(count, seed))
+        file.writelines(make_lines(count, seed))
 
 
-def _line(dice: random.Random, repositories: list[str]) -> dict[str, Any]:
+def _make_finding(dice: random.Random, repositories: list[str]) -> dict[str, Any]:
+    """Return one random finding in the format of `outcrop import`."""
     validation = dice.choices(_VALIDATIONS, weights=[35, 25, 25, 5, 10])[0]
     status = dice.choices(_STATUSES, weights=[60, 20, 8, 4, 8])[0]
     repository = dice.choice(repositories)
@@ -65,7 +68,7 @@ def _line(dice: random.Random, repositories: list[str]) -> dict[str, Any]:
     first = NOW - timedelta(seconds=dice.randrange(SPAN_DAYS * 86400))
     last = first + timedelta(seconds=dice.randrange(int((NOW - first).total_seconds()) + 1))
     number = dice.randrange(1, 2000)
-    line: dict[str, Any] = {
+    finding: dict[str, Any] = {
         "id": str(UUID(int=dice.getrandbits(128), version=4)),
         "status": status,
         "validation_status": validation,
@@ -85,8 +88,8 @@ def _line(dice: random.Random, repositories: list[str]) -> dict[str, Any]:
         "seen_count": dice.randrange(1, 50),
     }
     if status == "resolved":
-        line["resolved_at"] = last.isoformat()
-        line["resolution_evidence"] = {"auto_resolved": True, "resolved_by": None}
+        finding["resolved_at"] = last.isoformat()
+        finding["resolution_evidence"] = {"auto_resolved": True, "resolved_by": None}
     if dice.random() < 0.05:
-        line["suppressed_at"] = last.isoformat()
-    return line
+        finding["suppressed_at"] = last.isoformat()
+    return finding

@@ -1,4 +1,4 @@
-"""Requests a second of page 1, against a bare route that runs the same page query and nothing else."""
+"""Compare requests per second for page 1 of the findings with a bare route that runs only the page query."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ _ROUNDS = 4
 
 
 async def compare(runtime: Runtime, settings: Settings, account_id: int) -> None:
-    """Load both servers in turn, several rounds, one process each."""
+    """Load both servers in turn for several rounds and print the rates; each server is one process."""
     async with runtime.pool.connection() as db, db.transaction():
         account = await accounts.get_account(db, "big")
         token = (
@@ -41,48 +41,51 @@ async def compare(runtime: Runtime, settings: Settings, account_id: int) -> None
         "OUTCROP_LOG_LEVEL": "warning",
         "BENCH_ACCOUNT": str(account_id),
     }
-    ours, bare = _free_port(), _free_port()
+    api_port, bare_port = _free_port(), _free_port()
     servers = [
-        subprocess.Popen([sys.executable, "-m", "outcrop", "serve", "--port", str(ours)], env=environment),
-        subprocess.Popen([sys.executable, "-m", "bench.http_load", str(bare)], env=environment),
+        subprocess.Popen(
+            [sys.executable, "-m", "outcrop", "serve", "--port", str(api_port)], env=environment
+        ),
+        subprocess.Popen([sys.executable, "-m", "bench.http_load", str(bare_port)], env=environment),
     ]
     try:
-        await _answers(ours)
-        await _answers(bare)
+        await _wait_for_server(api_port)
+        await _wait_for_server(bare_port)
         request = (
             f"GET /api/v1/findings HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
         )
-        rates: dict[int, list[float]] = {ours: [], bare: []}
+        rates: dict[int, list[float]] = {api_port: [], bare_port: []}
         for _ in range(_ROUNDS):
-            for port in (ours, bare):
+            for port in (api_port, bare_port):
                 rates[port].append(await _load(port, request))
-        best = {port: sorted(values)[len(values) // 2] for port, values in rates.items()}
+        median = {port: sorted(values)[len(values) // 2] for port, values in rates.items()}
     finally:
         for server in servers:
             server.terminate()
         for server in servers:
             server.wait()
-    lines = [
-        ["bare Starlette route, the page query only", f"{best[bare]:,.0f}", "1"],
+    rows = [
+        ["bare Starlette route, the page query only", f"{median[bare_port]:,.0f}", "1"],
         [
             "GET /api/v1/findings: key, rate limit, validation, JSON",
-            f"{best[ours]:,.0f}",
-            f"{best[ours] / best[bare]:.2f}",
+            f"{median[api_port]:,.0f}",
+            f"{median[api_port] / median[bare_port]:.2f}",
         ],
     ]
     table(
-        f"HTTP, page 1, {_CONNECTIONS} connections, one process each; goal 0.6",
-        ["", "requests a second", "of bare"],
-        lines,
+        f"HTTP, page 1, {_CONNECTIONS} connections, one process each; goal: 0.6 of the bare route",
+        ["", "requests per second", "relative to bare"],
+        rows,
     )
 
 
 async def _load(port: int, request: bytes) -> float:
+    """Send the request over _CONNECTIONS connections for _SECONDS and return the requests per second."""
     end = time.perf_counter() + _SECONDS
 
-    async def one() -> int:
+    async def send_requests() -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        done = 0
+        count = 0
         while time.perf_counter() < end:
             writer.write(request)
             head = await reader.readuntil(b"\r\n\r\n")
@@ -94,14 +97,15 @@ async def _load(port: int, request: bytes) -> float:
                 if line.lower().startswith(b"content-length")
             )
             await reader.readexactly(length)
-            done += 1
+            count += 1
         writer.close()
-        return done
+        return count
 
-    return sum(await asyncio.gather(*(one() for _ in range(_CONNECTIONS)))) / _SECONDS
+    return sum(await asyncio.gather(*(send_requests() for _ in range(_CONNECTIONS)))) / _SECONDS
 
 
-async def _answers(port: int) -> None:
+async def _wait_for_server(port: int) -> None:
+    """Wait until the server accepts connections, and two seconds more."""
     for _ in range(300):
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -120,24 +124,24 @@ def _free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def _bare(port: int) -> None:
-    """The same server, the same pool, the same query; no key, no limit, no parameters, no JSON."""
+def _serve_bare_route(port: int) -> None:
+    """Serve a route with the same server, pool and query, but no key, rate limit, parameters or JSON."""
     account_id = int(os.environ["BENCH_ACCOUNT"])
     context = open_runtime(Settings(_env_file=None), pool_size=16, statement_timeout=4)
-    opened: list[Runtime] = []
+    runtimes: list[Runtime] = []
 
     async def startup() -> None:
-        opened.append(await context.__aenter__())
+        runtimes.append(await context.__aenter__())
 
     async def page(_: Request) -> Response:
-        async with opened[0].pool.connection() as db:
+        async with runtimes[0].pool.connection() as db:
             await findings.list_findings(db, account_id, FindingQuery())
         return Response(b"{}")
 
     app = Starlette(routes=[Route("/api/v1/findings", page)])
 
     async def lifespan(scope: object, receive: object, send: object) -> None:
-        if not opened:
+        if not runtimes:
             await startup()
         await app(scope, receive, send)  # type: ignore[arg-type]
 
@@ -147,4 +151,4 @@ def _bare(port: int) -> None:
 
 
 if __name__ == "__main__":
-    _bare(int(sys.argv[1]))
+    _serve_bare_route(int(sys.argv[1]))

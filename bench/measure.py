@@ -8,42 +8,49 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds."""
+    """Median and 99th percentile of some measurements, in seconds."""
 
     p50: float
     p99: float
 
     def __truediv__(self, other: "Timing") -> float:
+        """Return how many times as long the median is."""
         return self.p50 / other.p50
 
 
-def timing(samples: Sequence[float]) -> Timing:
+def summarize(samples: Sequence[float]) -> Timing:
+    """Return median and 99th percentile of the samples."""
     ordered = sorted(samples)
     return Timing(statistics.median(ordered), ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))])
 
 
-async def timed(work: Callable[[], Awaitable[object]], *, runs: int, at_most: float) -> Timing:
-    """Time the work some times over, after one run to warm up, but no longer than `at_most` seconds."""
+async def measure(work: Callable[[], Awaitable[object]], *, runs: int, max_seconds: float) -> Timing:
+    """Measure the work `runs` times after one run to warm up; stop after `max_seconds`, at 3 runs or more."""
     await work()
     samples: list[float] = []
-    end = time.perf_counter() + at_most
+    end = time.perf_counter() + max_seconds
     while len(samples) < runs and (len(samples) < 3 or time.perf_counter() < end):
-        began = time.perf_counter()
+        start = time.perf_counter()
         await work()
-        samples.append(time.perf_counter() - began)
-    return timing(samples)
+        samples.append(time.perf_counter() - start)
+    return summarize(samples)
 
 
 def ms(seconds: float) -> str:
+    """Format seconds as milliseconds with two decimals."""
     return f"{seconds * 1000:,.2f}"
 
 
-def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a Markdown table."""
     print(f"\n### {title}\n")
     cells = [[str(cell) for cell in row] for row in rows]
-    widths = [max(len(head), *(len(row[i]) for row in cells)) for i, head in enumerate(heads)]
-    print("| " + " | ".join(head.ljust(width) for head, width in zip(heads, widths, strict=True)) + " |")
+    widths = [max(len(heading), *(len(row[i]) for row in cells)) for i, heading in enumerate(headings)]
+    print(
+        "| "
+        + " | ".join(heading.ljust(width) for heading, width in zip(headings, widths, strict=True))
+        + " |"
+    )
     print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
     for row in cells:
         print(

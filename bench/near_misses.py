@@ -1,4 +1,4 @@
-"""What is almost a credential, of every kind and of every rule: made from the examples in the rule files, each spoilt in one way."""
+"""Write lines that are almost credentials: examples of the rule files with one defect, and ordinary code."""
 
 import base64
 import random
@@ -9,87 +9,113 @@ from collections.abc import Callable, Sequence
 from outcrop.scanner.rules.example_templates import expand_template, split_marked_values
 from outcrop.scanner.rules.model import Rule, Strength
 
-Line = Callable[[random.Random], str]
-_LONGEST = 400  # a line is a line: key blocks are left out
-_TEMPLATES = 300  # expansions that are kept for each kind, from which lines are drawn
+LineMaker = Callable[[random.Random], str]
+_MAX_LENGTH = 400  # of a line; longer examples, such as key blocks, are skipped
+_EXPANSIONS = 300  # different values that each example is filled with
 
 
-def kinds(rules: Sequence[Rule]) -> dict[str, Line]:
-    """Give the kinds of near misses, each a function that writes one line."""
-    every = [(rule, example) for rule in rules for example in rule.examples if "\n" not in example]
-    sure = [
+def near_miss_kinds(rules: Sequence[Rule]) -> dict[str, LineMaker]:
+    """Return the near misses that are made from the rules' examples, by kind: functions that write a line."""
+    examples = [(rule, example) for rule in rules for example in rule.examples if "\n" not in example]
+    with_prefix = [
         (rule, example)
-        for rule, example in every
+        for rule, example in examples
         if rule.forms[0].strength in {Strength.PREFIX, Strength.CHECKSUM}
     ]
-    context = [(rule, example) for rule, example in every if rule.forms[0].strength is Strength.CONTEXT]
-    checksum = [(rule, example) for rule, example in every if rule.forms[0].strength is Strength.CHECKSUM]
-    bare = _spoilt(context, lambda value, _: f"\0{value}\0")
+    context = [(rule, example) for rule, example in examples if rule.forms[0].strength is Strength.CONTEXT]
+    checksum = [(rule, example) for rule, example in examples if rule.forms[0].strength is Strength.CHECKSUM]
+    bare = _with_defect(context, lambda value, _: f"\0{value}\0")
     return {
-        "too short": _spoilt(sure, lambda value, _: value[: min(len(value) * 2 // 3, 18)]),
-        "a wrong sign": _spoilt(
-            sure, lambda value, _: f"{value[: len(value) // 2]}~!{value[len(value) // 2 :]}"
+        "too short": _with_defect(with_prefix, lambda value, _: value[: min(len(value) * 2 // 3, 18)]),
+        "a wrong character": _with_defect(
+            with_prefix, lambda value, _: f"{value[: len(value) // 2]}~!{value[len(value) // 2 :]}"
         ),
-        "a wrong checksum": _spoilt(
+        "a wrong checksum": _with_defect(
             checksum,
             lambda value, chance: value[:-10] + "".join(chance.choices(string.ascii_lowercase, k=10)),
         ),
-        "too even": _spoilt(sure, lambda value, _: value[:8] + "ab" * (len(value) // 2 - 4)),
-        "a placeholder": _spoilt(sure, lambda value, _: f"{value[:8]}EXAMPLE{value[15:]}"),
-        "a word without a value": _spoilt(context, lambda _, __: ""),
+        "too regular": _with_defect(with_prefix, lambda value, _: value[:8] + "ab" * (len(value) // 2 - 4)),
+        "a placeholder": _with_defect(with_prefix, lambda value, _: f"{value[:8]}EXAMPLE{value[15:]}"),
+        "a word without a value": _with_defect(context, lambda _, __: ""),
         "a value without its word": lambda chance: bare(chance).split("\0")[1],
         "a password to fill in": lambda chance: (
             f'password = "${{{"".join(chance.choices(string.ascii_letters, k=12))}}}"'
         ),
         "escapes": lambda chance: (
             "text = '"
-            + "".join(f"\\u{ord(sign):04x}" for sign in chance.choices(string.ascii_letters, k=12))
+            + "".join(f"\\u{ord(character):04x}" for character in chance.choices(string.ascii_letters, k=12))
             + "'"
         ),
         "base64": lambda chance: f'blob = "{base64.b64encode(b"key ghp_" + chance.randbytes(40)).decode()}"',
     }
 
 
-def in_code() -> dict[str, Line]:
-    """Give the kinds that code, configuration and manuals are full of, whatever rules there are: a word, and no credential behind it."""
+def code_kinds() -> dict[str, LineMaker]:
+    """Return the kinds that code, configuration and manuals are full of: a keyword without a credential."""
     letters, digits = string.ascii_lowercase, string.digits
-    signs = {"a": letters, "A": letters.upper(), "h": digits + "abcdef", "x": string.ascii_letters + digits}
+    alphabets = {
+        "a": letters,
+        "A": letters.upper(),
+        "h": digits + "abcdef",
+        "x": string.ascii_letters + digits,
+    }
 
-    def line(template: str) -> Line:
+    def line(template: str) -> LineMaker:
         return lambda chance: re.sub(
             r"<([aAhx])(\d+)>",
-            lambda match: "".join(chance.choices(signs[match[1]], k=int(match[2]))),
+            lambda match: "".join(chance.choices(alphabets[match[1]], k=int(match[2]))),
             template,
         )
 
     templates = (
-        '<x4>_password = "changeme<x2>"', "<a4>.password=password", 'aws_key = "AKIA<A9>EXAMPLE"', "token: ghp_<x36>",
+        '<x4>_password = "changeme<x2>"',
+        "<a4>.password=password",
+        'aws_key = "AKIA<A9>EXAMPLE"',
+        "token: ghp_<x36>",
         'api_key="your-api-key-<x8>"',
-        'password = os.environ["<A6>_PASSWORD"]', '<a5>_token = os.getenv("<A5>_TOKEN")', "  apiKey: process.env.<A5>_API_KEY,",
-        'stripe = "sk_live_xxxxxxxxxxxxxxxxxxxxxxxx<x8>"', 'url = "postgres://user:password@<a8>.local/db"', "AUTH_TOKEN=${<A8>_TOKEN}",
-        'url = "postgres://${USER}:${PASS}@<a8>.local/db"', "commit <h40>", "    --hash=sha256:<h64>", '  integrity "sha512-<x86>=="',
-        "id: <h8>-<h4>-4<h3>-a<h3>-<h12>", "api_key_id: <h8>-<h4>-4<h3>-a<h3>-<h12>", "  password: {{ .Values.<a6>.password }}",
-        "TOKEN=<your-<a6>-token>", '<input type="password" name="password" id="<a6>" placeholder="Password">', "password: ******** <a4>",
-        "def check_password(self, <a6>, password=None):", "        self.<a5>_token = token", "-----BEGIN RSA PRIVATE KEY----- <x6>",
-        "The password for <a6> must be at least 12 characters long and the secret key is rotated.", "data:image/png;base64,<x200>",
-        'secret_name: "<a5>-<a6>-credentials"', 'assert client.login(username="<a5>", password="test")', 's = "caf\\u00e9 \\u0041<a5>"',
+        'password = os.environ["<A6>_PASSWORD"]',
+        '<a5>_token = os.getenv("<A5>_TOKEN")',
+        "  apiKey: process.env.<A5>_API_KEY,",
+        'stripe = "sk_live_xxxxxxxxxxxxxxxxxxxxxxxx<x8>"',
+        'url = "postgres://user:password@<a8>.local/db"',
+        "AUTH_TOKEN=${<A8>_TOKEN}",
+        'url = "postgres://${USER}:${PASS}@<a8>.local/db"',
+        "commit <h40>",
+        "    --hash=sha256:<h64>",
+        '  integrity "sha512-<x86>=="',
+        "id: <h8>-<h4>-4<h3>-a<h3>-<h12>",
+        "api_key_id: <h8>-<h4>-4<h3>-a<h3>-<h12>",
+        "  password: {{ .Values.<a6>.password }}",
+        "TOKEN=<your-<a6>-token>",
+        '<input type="password" name="password" id="<a6>" placeholder="Password">',
+        "password: ******** <a4>",
+        "def check_password(self, <a6>, password=None):",
+        "        self.<a5>_token = token",
+        "-----BEGIN RSA PRIVATE KEY----- <x6>",
+        "The password for <a6> must be at least 12 characters long and the secret key is rotated.",
+        "data:image/png;base64,<x200>",
+        'secret_name: "<a5>-<a6>-credentials"',
+        'assert client.login(username="<a5>", password="test")',
+        's = "caf\\u00e9 \\u0041<a5>"',
         "GET /search?q=<a5>%20<a5>%2F<a4>%3D1",
-    )  # fmt: skip
+    )
     return {template: line(template) for template in templates}
 
 
-def _spoilt(examples: Sequence[tuple[Rule, str]], spoil: Callable[[str, random.Random], str]) -> Line:
-    """Give a function that writes an example with its value spoilt, another value each time."""
+def _with_defect(
+    examples: Sequence[tuple[Rule, str]], spoil: Callable[[str, random.Random], str]
+) -> LineMaker:
+    """Return a function that writes a random example after `spoil` has changed its value."""
 
     def line(chance: random.Random) -> str:
         while True:
             rule, example = chance.choice(examples)
             text, values = split_marked_values(
-                expand_template(example, f"{rule.id} {chance.randrange(_TEMPLATES)}")
+                expand_template(example, f"{rule.id} {chance.randrange(_EXPANSIONS)}")
             )
-            if values and len(text) <= _LONGEST:
-                # A name before a value makes it a generic credential, which is a hit and no near miss.
-                around = text if rule.forms[0].strength is Strength.CONTEXT else f'    "{values[0]}",'
-                return around.replace(values[0], spoil(values[0], chance))
+            if values and len(text) <= _MAX_LENGTH:
+                # Without the name before the value: with it, the generic detector would find a credential.
+                context_text = text if rule.forms[0].strength is Strength.CONTEXT else f'    "{values[0]}",'
+                return context_text.replace(values[0], spoil(values[0], chance))
 
     return line

@@ -1,4 +1,4 @@
-"""Correctness beside speed: random parameter sets against the plainest SQL there is."""
+"""Compare lists of findings with a simple SQL query, for random parameters."""
 
 import random
 import time
@@ -31,30 +31,32 @@ _SERVICES = [corpus.COMMON_SERVICE, corpus.RARE_SERVICE, "stripe", "service7_rea
 
 
 async def compare(runtime: Runtime, account_id: int, count: int) -> None:
-    """Ask both; stop at the first difference."""
+    """Run `count` random queries both ways; exit at the first difference."""
     dice = random.Random(11)
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     rows_compared = 0
     async with runtime.pool.connection() as db:
         for number in range(count):
             query = _random_query(dice)
             page = await findings.list_findings(db, account_id, query)
-            if page.total and dice.random() < 0.7:  # somewhere inside, the last page among the rest
+            if page.total and dice.random() < 0.7:  # the first, the last or any page
                 query = replace(query, page=dice.choice([1, page.pages, dice.randint(1, page.pages)]))
                 page = await findings.list_findings(db, account_id, query)
-            total, expected = await _naive(db, account_id, query)
+            total, expected = await _select_simply(db, account_id, query)
             if (page.total, page.items) != (total, expected):
-                raise SystemExit(f"set {number} differs: {query}: total {page.total}, expected {total}")
+                raise SystemExit(f"query {number} differs: {query}: total {page.total}, expected {total}")
             rows_compared += len(expected)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start_time
     table(
-        "Against a naive oracle",
-        ["parameter sets", "rows compared", "differences", "seconds"],
+        "Lists compared with a simple SQL query",
+        ["queries", "rows compared", "differences", "seconds"],
         [[count, f"{rows_compared:,}", 0, f"{seconds:.0f}"]],
     )
 
 
 def _random_query(dice: random.Random) -> FindingQuery:
+    """Return a query in which each filter is present with some probability."""
+
     def maybe(chance: float, value: Any) -> Any:
         return value if dice.random() < chance else None
 
@@ -77,13 +79,14 @@ def _random_query(dice: random.Random) -> FindingQuery:
     )
 
 
-async def _naive(db: Connection, account_id: int, query: FindingQuery) -> tuple[int, list[Finding]]:
+async def _select_simply(db: Connection, account_id: int, query: FindingQuery) -> tuple[int, list[Finding]]:
+    """Return the total and the page of a query, from SQL that uses no index on purpose."""
     where: list[str] = ["account_id = %s"]
     values: list[Any] = [account_id]
 
-    def add(condition: str, *more: Any) -> None:
+    def add(condition: str, *parameters: Any) -> None:
         where.append(condition)
-        values.extend(more)
+        values.extend(parameters)
 
     if query.status is not None:
         add("status = %s", query.status)
@@ -105,14 +108,16 @@ async def _naive(db: Connection, account_id: int, query: FindingQuery) -> tuple[
         add("first_seen_at < %s", query.seen_before)
     for term in query.terms:
         add(
-            "(strpos(lower(source_url), %s) > 0 OR strpos(lower(file_path), %s) > 0 OR strpos(lower(repo_full_name), %s) > 0)",
+            "(strpos(lower(source_url), %s) > 0 OR strpos(lower(file_path), %s) > 0"
+            " OR strpos(lower(repo_full_name), %s) > 0)",
             *[term.lower()] * 3,
         )
     condition = " AND ".join(where)
     order = f"{query.order_by} {query.order_dir}, id {query.order_dir}"
     cursor = await db.execute(
         f"""WITH matching AS MATERIALIZED (SELECT id, {query.order_by} FROM findings WHERE {condition})
-            SELECT (SELECT count(*) FROM matching), ARRAY(SELECT id FROM matching ORDER BY {order} OFFSET %s LIMIT %s)""".encode(),
+            SELECT (SELECT count(*) FROM matching),
+                   ARRAY(SELECT id FROM matching ORDER BY {order} OFFSET %s LIMIT %s)""".encode(),
         [*values, query.offset, query.per_page],
     )
     total, ids = await cursor.fetchone() or (0, [])
@@ -120,5 +125,5 @@ async def _naive(db: Connection, account_id: int, query: FindingQuery) -> tuple[
         f"SELECT {rows.COLUMNS} FROM findings WHERE account_id = %s AND id = ANY(%s)".encode(),
         [account_id, ids],
     )
-    found = {row[0]: rows.build_finding(row) for row in await cursor.fetchall()}
-    return total, [found[id_] for id_ in ids]
+    by_id = {row[0]: rows.build_finding(row) for row in await cursor.fetchall()}
+    return total, [by_id[id_] for id_ in ids]

@@ -1,5 +1,6 @@
-"""`make bench-pipeline`: account runs over many repositories and a site, beside `outcrop scan`, and shared by workers.
+"""`make bench-pipeline`: runs of an account over many repositories and a site.
 
+They are compared with `outcrop scan`, and with the same run shared by several workers.
 python -m bench.pipeline [--repositories N] [--pages N] [--work DIR]; the repositories are made once.
 """
 
@@ -23,7 +24,7 @@ from bench.pipeline_hosts import OWNER
 from bench.process import Run, run
 
 OUTCROP = str(Path(sys.executable).with_name("outcrop"))
-_SHARED_DELAY = 0.05  # seconds before every answer where workers share a run
+_SHARED_DELAY = 0.05  # seconds before every response of the hosts while workers share a run
 
 
 def main() -> None:
@@ -37,11 +38,11 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     count, pages = arguments.repositories, arguments.pages
     if not arguments.only_shared:
-        with _hosts(work, count, pages, 0.0) as hosts, _service(work, hosts) as service:
-            _repositories(service, count)
-            _site(service, pages)
-        _memory(work, count)
-    _shared(work, count)
+        with _run_hosts(work, count, pages, 0.0) as hosts, _run_service(work, hosts) as service:
+            _measure_repositories(service, count)
+            _measure_site(service, pages)
+        _measure_memory(work, count)
+    _measure_workers(work, count)
 
 
 @dataclass
@@ -54,28 +55,33 @@ class Service:
     keys: dict[str, str] = field(default_factory=dict)
 
     def outcrop(self, *arguments: str) -> Any:
-        ran = subprocess.run([OUTCROP, *arguments], env=self.environment, capture_output=True, check=False)
-        if ran.returncode:
-            raise SystemExit(f"outcrop {' '.join(arguments)}: {ran.stderr.decode()[-1000:]}")
-        return json.loads(ran.stdout)
+        """Run an `outcrop` command and return its JSON output."""
+        completed = subprocess.run(
+            [OUTCROP, *arguments], env=self.environment, capture_output=True, check=False
+        )
+        if completed.returncode:
+            raise SystemExit(f"outcrop {' '.join(arguments)}: {completed.stderr.decode()[-1000:]}")
+        return json.loads(completed.stdout)
 
-    def account(self, slug: str) -> str:
+    def create_account(self, slug: str) -> None:
+        """Create an account with an API key."""
         self.outcrop(
             "account", "create", slug, "--plan", "enterprise", "--email", f"{slug}@example.com", "--json"
         )
         self.keys[slug] = self.outcrop("key", "create", "--account", slug, "--name", "bench", "--json")["key"]
-        return slug
 
-    def runs(self, slug: str) -> list[dict[str, Any]]:
+    def list_runs(self, slug: str) -> list[dict[str, Any]]:
+        """Return the runs of an account from the API, the newest first."""
         request = urllib.request.Request(
             f"{self.base_url}/api/v1/scans", headers={"Authorization": f"Bearer {self.keys[slug]}"}
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return list(json.load(answer)["data"])
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return list(json.load(response)["data"])
 
 
 @contextmanager
-def _hosts(work: Path, repositories: int, pages: int, delay: float) -> Iterator[dict[str, str]]:
+def _run_hosts(work: Path, repositories: int, pages: int, delay: float) -> Iterator[dict[str, str]]:
+    """Run the fake hosts and yield the settings that make `outcrop` use them."""
     command = [
         sys.executable,
         "-m",
@@ -94,15 +100,15 @@ def _hosts(work: Path, repositories: int, pages: int, delay: float) -> Iterator[
 
 
 @contextmanager
-def _service(work: Path, hosts: dict[str, str]) -> Iterator[Service]:
-    """Serve the API on a fresh database, without a worker: runs are made in the foreground, or by workers that are counted."""
+def _run_service(work: Path, hosts: dict[str, str]) -> Iterator[Service]:
+    """Serve the API on a new database, without a worker: the benchmark starts the workers itself."""
     shutil.rmtree(work / "data", ignore_errors=True)
     own = {
         "OUTCROP_DATA_DIR": str(work / "data"),
         "XDG_CACHE_HOME": str(work / "cache"),
         "OUTCROP_LOG_FORMAT": "json",
     }
-    own["OUTCROP_VALIDATE"] = "off"  # nothing is asked of anybody outside
+    own["OUTCROP_VALIDATE"] = "off"  # send no requests to issuers
     environment = os.environ | hosts | own
     with subprocess.Popen(
         [OUTCROP, "serve", "--port", "0", "--no-worker"], env=environment, stderr=subprocess.PIPE
@@ -113,7 +119,7 @@ def _service(work: Path, hosts: dict[str, str]) -> Iterator[Service]:
                 if b'"serving"' in line:
                     threading.Thread(
                         target=process.stderr.read, daemon=True
-                    ).start()  # a full pipe would stop the service
+                    ).start()  # otherwise a full pipe would block the service
                     yield Service(work, environment, json.loads(line)["base_url"])
                     return
             raise SystemExit("the service did not start")
@@ -122,96 +128,107 @@ def _service(work: Path, hosts: dict[str, str]) -> Iterator[Service]:
             process.wait()
 
 
-def _account_scan(service: Service, slug: str, target: str, *options: str) -> tuple[Run, dict[str, Any]]:
+def _run_account_scan(service: Service, slug: str, target: str, *options: str) -> tuple[Run, dict[str, Any]]:
+    """Run `outcrop scan --account` and return its figures and its JSON output."""
     if slug not in service.keys:
-        service.account(slug)
+        service.create_account(slug)
     output = service.work / "run.json"
-    took = run(
+    measured = run(
         [OUTCROP, "scan", "--account", slug, "--json", "--jobs", "1", *options, target],
         service.environment,
         output=output,
-        well=[0],
+        ok_codes=[0],
     )
-    return took, json.loads(output.read_bytes())
+    return measured, json.loads(output.read_bytes())
 
 
-def _plain_scan(service: Service, targets: Sequence[str]) -> tuple[Run, int]:
+def _run_plain_scan(service: Service, targets: Sequence[str]) -> tuple[Run, int]:
+    """Run `outcrop scan` without an account and return its figures and the number of findings."""
     output = service.work / "plain.json"
     command = [OUTCROP, "scan", "--json", "--no-cache", "--jobs", "1", *targets]
-    took = run(command, service.environment, output=output, well=[0, 1])
-    return took, len(json.loads(output.read_bytes()))
+    measured = run(command, service.environment, output=output, ok_codes=[0, 1])
+    return measured, len(json.loads(output.read_bytes()))
 
 
-def _repositories(service: Service, count: int) -> None:
+def _measure_repositories(service: Service, count: int) -> None:
+    """Compare account runs over all repositories with one `outcrop scan` of them."""
     service.outcrop("rules", "list", "--json")
-    _plain_scan(service, [f"https://git.example/{OWNER}/r0.git"])  # compiles the rules
-    plain, found = _plain_scan(service, [f"https://git.example/{OWNER}/r{n}.git" for n in range(count)])
-    first, told = _account_scan(service, "repos", f"github:{OWNER}")
-    again, nothing = _account_scan(service, "repos", f"github:{OWNER}")
-    idle, _ = _account_scan(service, "repos", f"github:{OWNER}", "--type", "gists")
+    _run_plain_scan(service, [f"https://git.example/{OWNER}/r0.git"])  # to compile the rules
+    plain, found = _run_plain_scan(service, [f"https://git.example/{OWNER}/r{n}.git" for n in range(count)])
+    first, first_run = _run_account_scan(service, "repos", f"github:{OWNER}")
+    rescan, second_run = _run_account_scan(service, "repos", f"github:{OWNER}")
+    idle, _ = _run_account_scan(service, "repos", f"github:{OWNER}", "--type", "gists")
     rows = [
-        ["`outcrop scan` of all", f"{plain.wall:.1f}", f"{plain.cpu:.1f}", found, ""],
+        ["`outcrop scan` of all repositories", f"{plain.wall:.1f}", f"{plain.cpu:.1f}", found, ""],
         [
             "account run",
             f"{first.wall:.1f}",
             f"{first.cpu:.1f}",
-            told["findings_new"],
-            f"{told['findings_new'] / first.wall:.0f}",
+            first_run["findings_new"],
+            f"{first_run['findings_new'] / first.wall:.0f}",
         ],
-        ["with nothing new", f"{again.wall:.1f}", f"{again.cpu:.1f}", nothing["findings_new"], ""],
-        ["with nothing to do at all", f"{idle.wall:.1f}", f"{idle.cpu:.1f}", "", ""],
+        ["rescan without changes", f"{rescan.wall:.1f}", f"{rescan.cpu:.1f}", second_run["findings_new"], ""],
+        ["run without any repository", f"{idle.wall:.1f}", f"{idle.cpu:.1f}", "", ""],
     ]
     table(
         f"{count} repositories, `--jobs 1`",
-        ["", "seconds", "CPU seconds", "findings", "recorded a second"],
+        ["", "seconds", "CPU seconds", "findings", "recorded per second"],
         rows,
     )
-    overhead, share = first.wall / plain.wall - 1, again.wall / first.wall
+    overhead, share = first.wall / plain.wall - 1, rescan.wall / first.wall
     rows = [
         ["overhead over `outcrop scan`", f"{overhead:.0%}", "15%", "yes" if overhead < 0.15 else "no"],
-        ["rescan with nothing new, of the first", f"{share:.1%}", "5%", "yes" if share < 0.05 else "no"],
+        [
+            "rescan without changes, relative to the first run",
+            f"{share:.1%}",
+            "5%",
+            "yes" if share < 0.05 else "no",
+        ],
     ]
-    table("Goals", ["", "measured", "goal", "met"], rows)
+    table("Goals", ["", "measured", "goal", "reached"], rows)
 
 
-def _site(service: Service, pages: int) -> None:
-    took, told = _account_scan(service, "site", "http://site.example/", "--type", "site")
-    progress = told["progress"]
+def _measure_site(service: Service, pages: int) -> None:
+    """Measure an account run over a web site."""
+    measured, site_run = _run_account_scan(service, "site", "http://site.example/", "--type", "site")
+    progress = site_run["progress"]
     rows = [
         [
             progress["pages"],
             f"{progress['bytes'] / 1e6:.1f}",
-            told["findings_new"],
-            f"{took.wall:.1f}",
-            f"{progress['pages'] / took.wall:.0f}",
+            site_run["findings_new"],
+            f"{measured.wall:.1f}",
+            f"{progress['pages'] / measured.wall:.0f}",
         ]
     ]
     table(
         f"A site of {pages} pages and scripts",
-        ["resources", "MB", "findings", "seconds", "resources a second"],
+        ["resources", "MB", "findings", "seconds", "resources per second"],
         rows,
     )
 
 
-def _memory(work: Path, count: int) -> None:
+def _measure_memory(work: Path, count: int) -> None:
+    """Measure the peak memory of runs over a quarter, a half and all of the repositories."""
     rows = []
     for part in (count // 4, count // 2, count):
-        with _hosts(work, part, 2, 0.0) as hosts, _service(work, hosts) as service:
-            took, _ = _account_scan(service, "memory", f"github:{OWNER}")
-            rows.append([part, f"{took.memory / 2**20:,.0f}"])
-    table("Peak memory of a run with its children, `--jobs 1`", ["repositories", "MiB"], rows)
+        with _run_hosts(work, part, 2, 0.0) as hosts, _run_service(work, hosts) as service:
+            measured, _ = _run_account_scan(service, "memory", f"github:{OWNER}")
+            rows.append([part, f"{measured.memory / 2**20:,.0f}"])
+    table("Peak memory of a run with its child processes, `--jobs 1`", ["repositories", "MiB"], rows)
 
 
-def _shared(work: Path, count: int) -> None:
-    """Measure the same run by 1, 2 and 4 workers, each on a core, with answers that take their time."""
+def _measure_workers(work: Path, count: int) -> None:
+    """Measure the same run with 1, 2 and 4 workers, each on one core; the hosts respond after a delay."""
     rows: list[list[str]] = []
     alone = 0.0
     for workers in (1, 2, 4):
-        with _hosts(work, count, 2, _SHARED_DELAY) as hosts, _service(work, hosts) as service:
-            slug = service.account("shared")
+        with _run_hosts(work, count, 2, _SHARED_DELAY) as hosts, _run_service(work, hosts) as service:
+            slug = "shared"
+            service.create_account(slug)
             target = service.outcrop("target", "add", "--account", slug, f"github:{OWNER}", "--json")["id"]
             cores = sorted(os.sched_getaffinity(0))
-            started = [
+            processes = [
                 subprocess.Popen(
                     ["taskset", "-c", str(cores[number % len(cores)]), OUTCROP, "worker", "--jobs", "1"],
                     env=service.environment,
@@ -222,14 +239,14 @@ def _shared(work: Path, count: int) -> None:
             try:
                 time.sleep(8)
                 service.outcrop("target", "run", "--account", slug, target, "--json")
-                began = time.perf_counter()
-                while (latest := service.runs(slug)[0])["finished_at"] is None:
+                start = time.perf_counter()
+                while (latest := service.list_runs(slug)[0])["finished_at"] is None:
                     time.sleep(0.2)
-                seconds = time.perf_counter() - began
+                seconds = time.perf_counter() - start
             finally:
-                for process in started:
+                for process in processes:
                     process.terminate()
-                for process in started:
+                for process in processes:
                     process.wait()
         alone = alone or seconds
         rows.append(
@@ -241,10 +258,11 @@ def _shared(work: Path, count: int) -> None:
                 latest["status"],
             ]
         )
-    heads = ["workers", "seconds", "repositories a second", "× one worker", "status"]
+    headings = ["workers", "seconds", "repositories per second", "× one worker", "status"]
     table(
-        f"{count} repositories shared by workers with `--jobs 1`, answers after {_SHARED_DELAY * 1000:.0f} ms",
-        heads,
+        f"{count} repositories shared by workers with `--jobs 1`, "
+        f"responses after {_SHARED_DELAY * 1000:.0f} ms",
+        headings,
         rows,
     )
 

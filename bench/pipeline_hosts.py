@@ -1,7 +1,7 @@
-"""The hosts that the pipeline benchmark looks at, in a process of their own: GitHub's API, git over https, a web site.
+"""The fake hosts of the pipeline benchmark, in a process of their own: GitHub's API, git, a web site.
 
-python -m bench.pipeline_hosts FOLDER REPOSITORIES PAGES DELAY prints the settings for `outcrop` as one line of JSON, and serves
-until its standard input ends. What it serves is made once.
+python -m bench.pipeline_hosts FOLDER REPOSITORIES PAGES DELAY prints the settings for `outcrop` as one line
+of JSON, and serves until its standard input ends. The repositories are made once and kept in the folder.
 """
 
 import json
@@ -36,45 +36,47 @@ def main() -> None:
     with (
         git_host(root, tls) as git,
         github_host(tls) as github,
-        web_host(_site(pages), "site.example") as site,
+        web_host(_make_site(pages), "site.example") as site,
     ):
         git.delay = github.delay = delay
         for number in range(repositories):
             github.add_repo(f"{OWNER}/r{number}", has_wiki=False)
-        out = merge_egress(tls, git.egress, github.egress)
+        egress = merge_egress(tls, git.egress, github.egress)
         pairs = [
             f"{host}:{port}={address}:{to}"
-            for host, port, address, to in [*out.connect_to, *site.egress.connect_to]
+            for host, port, address, to in [*egress.connect_to, *site.egress.connect_to]
         ]
         settings = {
             "OUTCROP_GITHUB_API_URL": github.base_url,
             "OUTCROP_EGRESS_ALLOW": "127.0.0.0/8",
             "OUTCROP_EGRESS_CONNECT_TO": ",".join(pairs),
-            "OUTCROP_EGRESS_CA_FILE": str(out.ca_file),
+            "OUTCROP_EGRESS_CA_FILE": str(egress.ca_file),
         }
         print(json.dumps(settings), flush=True)
         sys.stdin.read()
 
 
 def _make_repository(path: Path, number: int) -> None:
-    """Make a small repository as people have them: a few files, some commits, and a credential now and then."""
+    """Make a small realistic repository: a few files, some commits, and a credential now and then."""
     chance = random.Random(number)
     words = [f"word{n}" for n in range(2_000)]
     planter = Planter(f"pipeline {number}")
-    files = {f"src/module_{n}.py": [_line(chance, words) for _ in range(_LINES)] for n in range(_FILES)}
+    files = {
+        f"src/module_{n}.py": [_random_line(chance, words) for _ in range(_LINES)] for n in range(_FILES)
+    }
     stream: list[bytes] = []
     for commit in range(_COMMITS):
         changed = files if commit == 0 else dict(chance.sample(sorted(files.items()), 3))
         for lines in changed.values():
             for _ in range(8):
-                lines[chance.randrange(len(lines))] = _line(chance, words)
-        for _, written in planter.due(200_000):
+                lines[chance.randrange(len(lines))] = _random_line(chance, words)
+        for _, written in planter.take_due(200_000):
             changed["src/settings.py"] = [
                 *files.get("src/settings.py", []),
                 written.decode("utf-8", "replace").rstrip("\n"),
             ]
             files["src/settings.py"] = changed["src/settings.py"]
-        stream.append(_commit(commit, changed))
+        stream.append(_fast_import_commit(commit, changed))
     path.mkdir(parents=True)
     subprocess.run(
         ["git", "init", "--quiet", "--bare", "--initial-branch=main", str(path)], check=True, env=ENV
@@ -84,27 +86,30 @@ def _make_repository(path: Path, number: int) -> None:
     )
 
 
-def _line(chance: random.Random, words: list[str]) -> str:
+def _random_line(chance: random.Random, words: list[str]) -> str:
     return "    " + " ".join(chance.choices(words, k=8))
 
 
-def _commit(number: int, changed: dict[str, list[str]]) -> bytes:
-    at = 1_600_000_000 + number * 86_400
-    parts = [f"commit refs/heads/main\ncommitter Ada <ada@example.org> {at} +0000\ndata 6\nchange\n".encode()]
+def _fast_import_commit(number: int, changed: dict[str, list[str]]) -> bytes:
+    """Return a commit with these files in the format of `git fast-import`."""
+    seconds = 1_600_000_000 + number * 86_400
+    parts = [
+        f"commit refs/heads/main\ncommitter Ada <ada@example.org> {seconds} +0000\ndata 6\nchange\n".encode()
+    ]
     for path, lines in sorted(changed.items()):
         content = "\n".join(lines).encode() + b"\n"
         parts.append(f"M 100644 inline {path}\ndata {len(content)}\n".encode() + content + b"\n")
     return b"".join(parts)
 
 
-def _site(pages: int) -> dict[str, Route]:
-    """Give a site: pages that link to each other in a tree, each with a bundle of its own, a credential in one of ten."""
+def _make_site(pages: int) -> dict[str, Route]:
+    """Return a site: a tree of linked pages, each with a script. One script in ten has a credential."""
     chance = random.Random("site")
     words = [f"word{n}" for n in range(2_000)]
     planter = Planter("site")
     routes: dict[str, Route] = {}
     for number in range(pages // 2):
-        text = "\n".join(_line(chance, words) for _ in range(100))
+        text = "\n".join(_random_line(chance, words) for _ in range(100))
         links = "".join(
             f'<a href="/p{child}.html">more</a>'
             for child in range(8 * number + 1, 8 * number + 9)
@@ -114,10 +119,12 @@ def _site(pages: int) -> dict[str, Route]:
             f'<body>{links}<p>{text}</p><script src="/js/b{number}.js"></script>'
         )
         secret = "".join(
-            written.decode("utf-8", "replace") for ending, written in planter.due(200_000) if ending is None
+            written.decode("utf-8", "replace")
+            for suffix, written in planter.take_due(200_000)
+            if suffix is None
         )
         routes[f"/js/b{number}.js"] = script(
-            "\n".join(f"// {_line(chance, words)}" for _ in range(400)) + f"\n{secret}\n"
+            "\n".join(f"// {_random_line(chance, words)}" for _ in range(400)) + f"\n{secret}\n"
         )
     return routes
 

@@ -1,6 +1,6 @@
-"""`make bench-portal`: every page of the portal over an account of a million findings, beside the API for the same query.
+"""`make bench-portal`: every page of the portal for an account of a million findings, compared with the API.
 
-python -m bench.portal [--findings N] [--dir DIR] [--rounds N]; with --dir an earlier run's database is used again.
+python -m bench.portal [--findings N] [--dir DIR] [--rounds N]; --dir reuses the database of an earlier run.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from outcrop.settings import Settings
 
 EMAIL, PASSWORD = "bench@example.com", "a pass phrase for benchmarks"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-# A page, and the API's address for the same query where there is one.
+# Page -> the query of the same list in the API, None if there is none.
 PAGES = {
     "/": None,
     "/findings": "status=active",
@@ -60,20 +60,21 @@ def main() -> None:
         folder = arguments.dir or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         key = asyncio.run(_fill(folder, arguments.findings))
-        with _served(folder) as base_url:
+        with _run_server(folder) as base_url:
             _measure(base_url, key, arguments.rounds)
 
 
 async def _fill(folder: Path, count: int) -> str:
+    """Fill the database unless an earlier run has, and return a new API key of the account."""
     async with open_session(Settings(_env_file=None, data_dir=folder / "data")) as session:
-        account = await _account(session, folder, count)
-        new = await keys.create_key(
+        account = await _get_or_create_account(session, folder, count)
+        key = await keys.create_key(
             session.db, account, name="bench", expires_at=None, by="bench", member=None, now=corpus.NOW
         )
-        return new.token
+        return key.token
 
 
-async def _account(session: CommandSession, folder: Path, count: int) -> Account:
+async def _get_or_create_account(session: CommandSession, folder: Path, count: int) -> Account:
     try:
         return await accounts.get_account(session.db, "portal")
     except NotFoundError:
@@ -84,7 +85,7 @@ async def _account(session: CommandSession, folder: Path, count: int) -> Account
     await accounts.create_member(
         session.db, account, email=EMAIL, role=Role.OWNER, password=PASSWORD, by="bench", now=corpus.NOW
     )
-    corpus.write(folder / "portal.jsonl", count, seed=1)
+    corpus.write_file(folder / "portal.jsonl", count, seed=1)
     with (folder / "portal.jsonl").open("rb") as file:
         await exchange.import_findings(
             session.db,
@@ -100,7 +101,8 @@ async def _account(session: CommandSession, folder: Path, count: int) -> Account
 
 
 @contextmanager
-def _served(folder: Path) -> Iterator[str]:
+def _run_server(folder: Path) -> Iterator[str]:
+    """Run `outcrop serve` on the filled database and yield its base URL."""
     environment = os.environ | {
         "OUTCROP_DATA_DIR": str(folder / "data"),
         "OUTCROP_RATE_LIMIT_PER_MINUTE": "0",
@@ -109,10 +111,10 @@ def _served(folder: Path) -> Iterator[str]:
     command = [str(Path(sys.executable).with_name("outcrop")), "serve", "--port", "0"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        base_url = next(found[1] for line in process.stderr if (found := re.search(r"base_url=(\S+)", line)))
+        base_url = next(match[1] for line in process.stderr if (match := re.search(r"base_url=(\S+)", line)))
         drain = subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
         try:
-            _wait(base_url)
+            _wait_until_ready(base_url)
             yield base_url
         finally:
             process.terminate()
@@ -120,7 +122,7 @@ def _served(folder: Path) -> Iterator[str]:
             drain.wait()
 
 
-def _wait(base_url: str) -> None:
+def _wait_until_ready(base_url: str) -> None:
     for _ in range(300):
         try:
             if httpx.get(f"{base_url}/readyz", trust_env=False).status_code == 200:
@@ -128,10 +130,11 @@ def _wait(base_url: str) -> None:
         except httpx.HTTPError:
             pass
         time.sleep(0.1)
-    raise SystemExit("the server does not answer")
+    raise SystemExit("the server does not respond")
 
 
 def _measure(base_url: str, key: str, rounds: int) -> None:
+    """Request every page `rounds` times, each list also from the API, and print times and sizes."""
     with (
         httpx.Client(base_url=base_url, timeout=60, trust_env=False) as person,
         httpx.Client(
@@ -144,56 +147,65 @@ def _measure(base_url: str, key: str, rounds: int) -> None:
         person.post("/sign-in", data=fields, headers={"Origin": base_url})
         finding = program.get("/api/v1/findings").json()["data"][0]["id"]
         assets = re.findall(r'(?:href|src)="(/static/[^"]+)"', person.get("/").text)
-        first_view = sum(len(b"".join(_raw(person, asset))) for asset in assets)
-        usable = _usable(base_url, finding) if CHROMIUM else {}
+        first_view = sum(len(b"".join(_compressed_body(person, asset))) for asset in assets)
+        browser_ms = _measure_in_browser(base_url, finding) if CHROMIUM else {}
         rows = []
         for page, query in PAGES.items():
             path = page.replace("FINDING", f"/findings/{finding}")
-            times, api = [], []
+            page_times, api_times = [], []
             for _ in range(rounds):
-                times.append(_seconds(person, path))
+                page_times.append(_request_seconds(person, path))
                 if query is not None:
-                    api.append(_seconds(program, f"/api/v1/findings?per_page=50&{query}"))
-            times.sort()
+                    api_times.append(_request_seconds(program, f"/api/v1/findings?per_page=50&{query}"))
+            page_times.sort()
             size = len(person.get(path).content)
-            ratio = f"{times[len(times) // 2] / sorted(api)[len(api) // 2]:.2f}" if api else "–"
-            shown = f"{usable[page]:.0f}" if page in usable else "–"
+            ratio = (
+                f"{page_times[len(page_times) // 2] / sorted(api_times)[len(api_times) // 2]:.2f}"
+                if api_times
+                else "–"
+            )
+            shown = f"{browser_ms[page]:.0f}" if page in browser_ms else "–"
             rows.append(
                 [
                     page.replace("FINDING", "/findings/ID"),
-                    *(f"{times[int(len(times) * part)] * 1000:.1f}" for part in (0.5, 0.99)),
+                    *(f"{page_times[int(len(page_times) * part)] * 1000:.1f}" for part in (0.5, 0.99)),
                     *(ratio, f"{size / 1000:.0f}", f"{(size + first_view) / 1000:.0f}", shown),
                 ]
             )
-    columns = ["page", "p50, ms", "p99, ms", "× the API", "kB", "kB, first view", "usable in the browser, ms"]
+    columns = ["page", "p50, ms", "p99, ms", "× the API", "kB", "kB, first view", "ready in the browser, ms"]
     table(
-        f"The portal, {rounds} rounds; goals: the list at most 2× the API, under 100 kB first view included",
+        f"The portal, {rounds} rounds; goals: lists at most 2× the API, less than 100 kB on the first view",
         columns,
         rows,
     )
 
 
-def _raw(client: httpx.Client, path: str) -> Iterator[bytes]:
-    with client.stream("GET", path, headers={"Accept-Encoding": "gzip"}) as answer:
-        yield from answer.iter_raw()
+def _compressed_body(client: httpx.Client, path: str) -> Iterator[bytes]:
+    """Yield the compressed bytes of a response."""
+    with client.stream("GET", path, headers={"Accept-Encoding": "gzip"}) as response:
+        yield from response.iter_raw()
 
 
-def _seconds(client: httpx.Client, path: str) -> float:
-    began = time.perf_counter()
-    answer = client.get(path)
-    seconds = time.perf_counter() - began
-    if answer.status_code != 200:
-        raise SystemExit(f"{path}: {answer.status_code}")
+def _request_seconds(client: httpx.Client, path: str) -> float:
+    """Return the seconds of one GET request; exit if its status is not 200."""
+    start = time.perf_counter()
+    response = client.get(path)
+    seconds = time.perf_counter() - start
+    if response.status_code != 200:
+        raise SystemExit(f"{path}: {response.status_code}")
     return seconds
 
 
-def _usable(base_url: str, finding: str) -> dict[str, float]:
-    """Time each page in a Chromium with an empty cache, from the click to the end of its scripts; the median of five."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - the one part that needs it
+def _measure_in_browser(base_url: str, finding: str) -> dict[str, float]:
+    """Return the ms from click to end of scripts for each page, in a Chromium with an empty cache.
+
+    Each is the median of five.
+    """
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only this function needs it
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        found: dict[str, list[float]] = {}
+        times_by_page: dict[str, list[float]] = {}
         for _ in range(5):
             context = browser.new_context()
             page = context.new_page()
@@ -204,12 +216,12 @@ def _usable(base_url: str, finding: str) -> dict[str, float]:
             page.wait_for_url(f"{base_url}/")
             for path in PAGES:
                 page.goto(base_url + path.replace("FINDING", f"/findings/{finding}"))
-                found.setdefault(path, []).append(
+                times_by_page.setdefault(path, []).append(
                     page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
                 )
             context.close()
         browser.close()
-    return {path: sorted(times)[2] for path, times in found.items()}
+    return {path: sorted(times)[2] for path, times in times_by_page.items()}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""`make bench-scan`: `outcrop scan` beside Kingfisher, over a source tree and a git history with planted credentials.
+"""`make bench-scan`: `outcrop scan` and Kingfisher, over a tree and a git history with planted credentials.
 
-python -m bench.scan [--repo PATH] [--quick] [--hard] [--runs N] [--work DIR]; what is made in the folder is used by the next run.
+python -m bench.scan [--repo PATH] [--quick] [--hard] [--runs N] [--work DIR]; the next run reuses the corpora
+in the folder.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from typing import Any
 from bench import scan_corpus
 from bench.measure import table
 from bench.process import Run, run
-from bench.scan_corpus import Corpus, Planted, made_once
+from bench.scan_corpus import Corpus, Planted, make_corpus_once
 
 KINGFISHER = "kingfisher-bin==2.14.0"
 MB, GB = 10**6, 10**9
@@ -29,7 +30,7 @@ MB, GB = 10**6, 10**9
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes."""
+    """Sizes of the corpora in bytes."""
 
     tree: int
     history: int
@@ -44,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repo", type=Path)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--hard", action="store_true", help="only the files that are hard to read")
+    parser.add_argument("--hard", action="store_true", help="only the files that are hard to scan")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--work", type=Path, default=Path(".bench"))
     arguments = parser.parse_args()
@@ -52,17 +53,17 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     sizes = QUICK if arguments.quick else FULL
     tools = [_outcrop(work), _kingfisher(work)]
-    corpora = _corpora(work, sizes, arguments.repo)
-    start = _startup(work, tools, arguments.runs)
+    corpora = _make_corpora(work, sizes, arguments.repo)
+    startup = _measure_startup(work, tools, arguments.runs)
     if not arguments.hard:
         measured = {
-            name: _interleaved(work, tools, corpus, arguments.runs) for name, corpus in corpora.items()
+            name: _measure_in_turns(work, tools, corpus, arguments.runs) for name, corpus in corpora.items()
         }
-        _compare(corpora, measured)
-        _recall(corpora, measured)
-        _rescan(work, tools[0], corpora["history"], measured["history"][0], arguments.runs)
-        _linear(corpora, measured)
-    _hard(work, tools, corpora["tree"], sizes.hard, start, arguments.runs)
+        _print_comparison(corpora, measured)
+        _print_recall(corpora, measured)
+        _measure_rescan(work, tools[0], corpora["history"], measured["history"][0], arguments.runs)
+        _print_growth(corpora, measured)
+    _measure_hard_files(work, tools, corpora["tree"], sizes.hard, startup, arguments.runs)
 
 
 # --- the two programs
@@ -70,24 +71,24 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Tool:
+    """A scanner, and how to run it."""
+
     name: str
-    command: Callable[
-        [Path, Path, Sequence[str]], list[str]
-    ]  # of a target, a file for the report, and options both programs have
+    command: Callable[[Path, Path, Sequence[str]], list[str]]  # of target, report file and common options
     environment: dict[str, str]
-    well: tuple[int, ...]  # exit codes with which all is well
-    values: Callable[[bytes], Iterable[str]]  # what a report names
+    ok_codes: tuple[int, ...]  # exit codes of a successful scan
+    values: Callable[[bytes], Iterable[str]]  # returns the values in a report
 
     def scan(self, work: Path, target: Path, *options: str) -> tuple[Run, list[str]]:
-        """Scan a target; give what it took, and the values found."""
+        """Scan a target and return the figures and the values found."""
         report = work / f"{self.name}.report"
         command = self.command(target, report, options)
-        # Kingfisher writes the report itself: what it prints beside it goes elsewhere.
+        # Kingfisher writes the report itself; its other output goes to another file.
         output = work / f"{self.name}.out" if str(report) in command else report
         try:
-            took = run(command, self.environment, output=output, well=self.well)
-            return took, list(self.values(report.read_bytes()))
-        except ValueError:  # no JSON: a crash can have the exit code of findings
+            measured = run(command, self.environment, output=output, ok_codes=self.ok_codes)
+            return measured, list(self.values(report.read_bytes()))
+        except ValueError:  # not JSON: a crash can have the same exit code as findings
             raise SystemExit(
                 f"{self.name} failed: {output.with_suffix('.err').read_text()[-2000:]}"
             ) from None
@@ -108,7 +109,7 @@ def _outcrop(work: Path) -> Tool:
             "--json",
             "--reveal",
             *cache,
-            *(one for one in options if one != "--cache"),
+            *(option for option in options if option != "--cache"),
             str(target),
         ]
 
@@ -122,7 +123,7 @@ def _outcrop(work: Path) -> Tool:
 
 
 def _kingfisher(work: Path) -> Tool:
-    """Install Kingfisher in an environment of its own; the program itself is started, not the Python script before it."""
+    """Install Kingfisher in a virtual environment; its binary is run without the Python script around it."""
     venv = work / KINGFISHER.replace("==", "-")
     if not (programs := list(venv.glob("lib/python*/site-packages/kingfisher/bin/kingfisher"))):
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
@@ -147,7 +148,7 @@ def _kingfisher(work: Path) -> Tool:
 
     def values(report: bytes) -> Iterable[str]:
         return (
-            _texts([found["finding"] for found in json.loads(report)["findings"]], "snippet")
+            _texts([entry["finding"] for entry in json.loads(report)["findings"]], "snippet")
             if report.strip()
             else []
         )
@@ -157,40 +158,46 @@ def _kingfisher(work: Path) -> Tool:
     )
 
 
-def _texts(found: Iterable[dict[str, Any]], name: str) -> list[str]:
-    return [str(one[name]) for one in found]
+def _texts(entries: Iterable[dict[str, Any]], name: str) -> list[str]:
+    """Return the field of this name of each entry."""
+    return [str(entry[name]) for entry in entries]
 
 
-# --- what is scanned
+# --- the corpora
 
 
-def _corpora(work: Path, sizes: Sizes, repository: Path | None) -> dict[str, Corpus]:
+def _make_corpora(work: Path, sizes: Sizes, repository: Path | None) -> dict[str, Corpus]:
+    """Return tree, history, half and quarter of the history, and a mirror of `repository`, by name."""
     history = work / f"history-{sizes.history // MB}.git"
     corpora = {
-        "tree": _made("tree", work / f"tree-{sizes.tree // MB}", partial(scan_corpus.tree, size=sizes.tree)),
-        "history": _made("history", history, partial(scan_corpus.history, size=sizes.history)),
+        "tree": _make_once(
+            "tree", work / f"tree-{sizes.tree // MB}", partial(scan_corpus.make_tree, size=sizes.tree)
+        ),
+        "history": _make_once("history", history, partial(scan_corpus.make_history, size=sizes.history)),
     }
     for tag, name in (("half", "history 1/2"), ("quarter", "history 1/4")):
-        corpora[name] = _made(
+        corpora[name] = _make_once(
             name,
             work / f"{history.stem}-{tag}.git",
-            partial(scan_corpus.part_of_history, whole=history, tag=tag),
+            partial(scan_corpus.make_part_of_history, history=history, tag=tag),
         )
     if repository:
-        corpora["--repo"] = scan_corpus.mirror(work / "repo.git", repository.resolve())
+        corpora["--repo"] = scan_corpus.make_mirror(work / "repo.git", repository.resolve())
     return corpora
 
 
-def _made(name: str, path: Path, make: Callable[[Path], Corpus]) -> Corpus:
-    began = time.perf_counter()
-    corpus = made_once(path, make)
-    _say(
-        f"{name}: {corpus.size / MB:,.0f} MB, {len(corpus.planted)} planted; ready after {time.perf_counter() - began:,.0f} s"
+def _make_once(name: str, path: Path, make: Callable[[Path], Corpus]) -> Corpus:
+    """Make a corpus unless an earlier run has, and print its size."""
+    start = time.perf_counter()
+    corpus = make_corpus_once(path, make)
+    seconds = time.perf_counter() - start
+    _report(
+        f"{name}: {corpus.size / MB:,.0f} MB, {len(corpus.planted)} planted; ready after {seconds:,.0f} s"
     )
     return corpus
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
@@ -199,35 +206,38 @@ def _say(text: str) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """Medians of one tool over one corpus, and what it found in the last run."""
+    """The medians of one tool over one corpus, and the values that it found in the last run."""
 
     run: Run
     values: list[str]
 
 
-def _interleaved(
+def _measure_in_turns(
     work: Path, tools: Sequence[Tool], corpus: Corpus, runs: int, *options: str
 ) -> list[Measured]:
-    """Run the tools by turns, so that a slow minute of the machine hits both; the files are in the page cache."""
-    _read_through(corpus.path)
-    taken: list[list[tuple[Run, list[str]]]] = [[] for _ in tools]
+    """Run the tools in turns, so that a slow minute affects both, with the files in the page cache."""
+    _read_into_page_cache(corpus.path)
+    results_by_tool: list[list[tuple[Run, list[str]]]] = [[] for _ in tools]
     for _ in range(runs):
-        for tool, results in zip(tools, taken, strict=True):
+        for tool, results in zip(tools, results_by_tool, strict=True):
             results.append(tool.scan(work, corpus.path, *options))
-            _say(f"{corpus.path.name} {tool.name}: {results[-1][0].wall:.1f} s")
-    return [Measured(_median([took for took, _ in results]), results[-1][1]) for results in taken]
+            _report(f"{corpus.path.name} {tool.name}: {results[-1][0].wall:.1f} s")
+    return [
+        Measured(_median([figures for figures, _ in results]), results[-1][1]) for results in results_by_tool
+    ]
 
 
 def _median(runs: Sequence[Run]) -> Run:
-    middle = statistics.median
+    """Return the median of each figure."""
     return Run(
-        middle(one.wall for one in runs),
-        middle(one.cpu for one in runs),
-        int(middle(one.memory for one in runs)),
+        statistics.median(run_.wall for run_ in runs),
+        statistics.median(run_.cpu for run_ in runs),
+        int(statistics.median(run_.memory for run_ in runs)),
     )
 
 
-def _read_through(folder: Path) -> None:
+def _read_into_page_cache(folder: Path) -> None:
+    """Read all files of a folder once."""
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
@@ -235,45 +245,50 @@ def _read_through(folder: Path) -> None:
                     pass
 
 
-def _startup(work: Path, tools: Sequence[Tool], runs: int) -> list[Measured]:
-    """Measure an empty folder, after one run each that compiles the rules into the tool's cache."""
+def _measure_startup(work: Path, tools: Sequence[Tool], runs: int) -> list[Measured]:
+    """Measure the scan of an empty folder, after one run of each tool to compile and cache its rules."""
     empty = Corpus(work / "empty", 0)
     empty.path.mkdir(exist_ok=True)
-    _interleaved(work, tools, empty, 1)
-    return _interleaved(work, tools, empty, runs)
+    _measure_in_turns(work, tools, empty, 1)
+    return _measure_in_turns(work, tools, empty, runs)
 
 
 # --- tables
 
 
-def _compare(corpora: dict[str, Corpus], measured: dict[str, list[Measured]]) -> None:
-    heads = ["", "GB"]
-    for what in ("seconds", "CPU seconds", "peak MiB"):
-        heads += [f"{what}, outcrop", "kingfisher", "×"]
+def _print_comparison(corpora: dict[str, Corpus], measured: dict[str, list[Measured]]) -> None:
+    """Print time, CPU time and memory of both tools for each corpus."""
+    headings = ["", "GB"]
+    for figure in ("seconds", "CPU seconds", "peak MiB"):
+        headings += [f"{figure}, outcrop", "kingfisher", "×"]
     rows = []
-    for name, (ours, theirs) in measured.items():
+    for name, (outcrop, kingfisher) in measured.items():
         row = [name, f"{corpora[name].size / GB:.2f}"]
-        row += _ratio(ours.run.wall, theirs.run.wall, 1)
-        row += _ratio(ours.run.cpu, theirs.run.cpu, 1)
-        row += _ratio(ours.run.memory / 2**20, theirs.run.memory / 2**20, 0)
+        row += _with_ratio(outcrop.run.wall, kingfisher.run.wall, 1)
+        row += _with_ratio(outcrop.run.cpu, kingfisher.run.cpu, 1)
+        row += _with_ratio(outcrop.run.memory / 2**20, kingfisher.run.memory / 2**20, 0)
         rows.append(row)
     table(
-        f"`outcrop scan` beside {KINGFISHER}, {os.cpu_count()} cores ({platform.machine()}), medians",
-        heads,
+        f"`outcrop scan` and {KINGFISHER}, {os.cpu_count()} cores ({platform.machine()}), medians",
+        headings,
         rows,
     )
 
 
-def _ratio(ours: float, theirs: float, places: int) -> list[str]:
-    return [f"{ours:,.{places}f}", f"{theirs:,.{places}f}", f"{ours / theirs:.2f}"]
+def _with_ratio(outcrop: float, kingfisher: float, decimals: int) -> list[str]:
+    """Return both figures and their ratio as texts."""
+    return [f"{outcrop:,.{decimals}f}", f"{kingfisher:,.{decimals}f}", f"{outcrop / kingfisher:.2f}"]
 
 
-def _recall(corpora: dict[str, Corpus], measured: dict[str, list[Measured]]) -> None:
+def _print_recall(corpora: dict[str, Corpus], measured: dict[str, list[Measured]]) -> None:
+    """Print how many planted credentials each tool reports, by encoding."""
     rows = []
     for name, corpus in corpora.items():
-        planted = Counter(one.encoding for one in corpus.planted)
+        planted = Counter(credential.encoding for credential in corpus.planted)
         found = [
-            Counter(one.encoding for one in corpus.planted if _is_named(one, tool.values))
+            Counter(
+                credential.encoding for credential in corpus.planted if _is_reported(credential, tool.values)
+            )
             for tool in measured[name]
         ]
         rows += [
@@ -283,98 +298,102 @@ def _recall(corpora: dict[str, Corpus], measured: dict[str, list[Measured]]) -> 
         ]
         if planted:
             rows.append([name, "all", planted.total(), *(count.total() for count in found)])
-    table(
-        "Planted credentials that are reported", ["", "written as", "planted", "outcrop", "kingfisher"], rows
-    )
+    table("Planted credentials that are reported", ["", "encoding", "planted", "outcrop", "kingfisher"], rows)
 
 
-def _is_named(planted: Planted, values: list[str]) -> bool:
-    """Tell whether a report names one of the values, as it is or as it was written."""
+def _is_reported(planted: Planted, values: list[str]) -> bool:
+    """Whether one of the reported values contains the credential or is part of its encoded form."""
     return any(
-        value in one or (len(one) >= 16 and one in planted.written)
-        for one in values
+        value in reported or (len(reported) >= 16 and reported in planted.written)
+        for reported in values
         for value in planted.values
     )
 
 
-def _rescan(work: Path, tool: Tool, history: Corpus, without_cache: Measured, runs: int) -> None:
+def _measure_rescan(work: Path, tool: Tool, history: Corpus, without_cache: Measured, runs: int) -> None:
+    """Measure a second scan of the history with the cache of the first."""
     tool.scan(work, history.path, "--cache")
-    again = _median([tool.scan(work, history.path, "--cache")[0] for _ in range(runs)])
+    rescan = _median([tool.scan(work, history.path, "--cache")[0] for _ in range(runs)])
     rows = [
         [
             f"{history.size / GB:.2f}",
             f"{without_cache.run.wall:.1f}",
-            f"{again.wall:.2f}",
+            f"{rescan.wall:.2f}",
             "1",
-            "yes" if again.wall < 1 else "no",
+            "yes" if rescan.wall < 1 else "no",
         ]
     ]
     table(
-        "The history again, with nothing new",
-        ["GB", "without the cache, seconds", "again, seconds", "goal", "met"],
+        "Rescan of the history without changes",
+        ["GB", "without the cache, seconds", "rescan, seconds", "goal", "reached"],
         rows,
     )
 
 
-def _linear(corpora: dict[str, Corpus], measured: dict[str, list[Measured]]) -> None:
+def _print_growth(corpora: dict[str, Corpus], measured: dict[str, list[Measured]]) -> None:
+    """Print time per GB and memory for a quarter, a half and all of the history."""
     rows = []
     for name in ("history 1/4", "history 1/2", "history"):
         row = [name, f"{(size := corpora[name].size / GB):.2f}"]
-        for one in measured[name]:
-            row += [f"{one.run.wall / size:.1f}", f"{one.run.memory / 2**20:,.0f}"]
+        for tool in measured[name]:
+            row += [f"{tool.run.wall / size:.1f}", f"{tool.run.memory / 2**20:,.0f}"]
         rows.append(row)
-    heads = ["", "GB", "seconds per GB, outcrop", "peak MiB", "seconds per GB, kingfisher", "peak MiB"]
-    table("Time and memory as the history grows", heads, rows)
+    headings = ["", "GB", "seconds per GB, outcrop", "peak MiB", "seconds per GB, kingfisher", "peak MiB"]
+    table("Time and memory as the history grows", headings, rows)
 
 
-def _hard(
-    work: Path, tools: Sequence[Tool], tree: Corpus, size: int, start: list[Measured], runs: int
+def _measure_hard_files(
+    work: Path, tools: Sequence[Tool], tree: Corpus, size: int, startup: list[Measured], runs: int
 ) -> None:
-    """Compare hard files with usual ones, in two ways."""
+    """Compare files that are hard to scan with ordinary ones, by CPU time and by wall time."""
     hard = {
-        name: _made(name, work / f"{name.partition(' ')[0]}-{size // MB}", partial(make, size=size))
+        name: _make_once(name, work / f"{name.partition(' ')[0]}-{size // MB}", partial(make, size=size))
         for name, make in (
-            ("minified JavaScript on one line", scan_corpus.minified),
-            ("near misses on every line", scan_corpus.near_misses),
-            ("code that is no credential on every line", scan_corpus.near_misses_in_code),
+            ("minified JavaScript on one line", scan_corpus.make_minified_file),
+            ("near misses on every line", scan_corpus.make_near_misses_file),
+            ("code that is no credential on every line", scan_corpus.make_code_file),
         )
     }
-    ordinary = _made(
-        "ordinary sources", work / f"ordinary-{size // MB}", partial(scan_corpus.ordinary, size=size)
+    ordinary = _make_once(
+        "ordinary sources",
+        work / f"ordinary-{size // MB}",
+        partial(scan_corpus.make_ordinary_file, size=size),
     )
 
-    def by_cpu(corpus: Corpus) -> list[float]:
-        took = _interleaved(work, tools, corpus, runs, "--jobs", "1")
+    def mb_per_cpu_second(corpus: Corpus) -> list[float]:
+        measured = _measure_in_turns(work, tools, corpus, runs, "--jobs", "1")
         return [
-            corpus.size / MB / max(one.run.cpu - idle.run.cpu, 0.01)
-            for one, idle in zip(took, start, strict=True)
+            corpus.size / MB / max(tool.run.cpu - idle.run.cpu, 0.01)
+            for tool, idle in zip(measured, startup, strict=True)
         ]
 
-    def by_clock(corpus: Corpus) -> list[float]:
-        return [corpus.size / MB / one.run.wall for one in _interleaved(work, tools, corpus, runs)]
+    def mb_per_second(corpus: Corpus) -> list[float]:
+        return [corpus.size / MB / tool.run.wall for tool in _measure_in_turns(work, tools, corpus, runs)]
 
-    _of_usual(
-        "Hard files, one process, without the start: MB per CPU second", {"the tree": tree} | hard, by_cpu
+    _print_rates(
+        "Hard files, one process, without startup: MB per CPU second",
+        {"the tree": tree} | hard,
+        mb_per_cpu_second,
     )
-    _of_usual(
-        "Hard files as they are met, each by itself: MB per second, start included",
+    _print_rates(
+        "Hard files, each scanned alone, with startup: MB per second",
         {"ordinary sources": ordinary} | hard,
-        by_clock,
+        mb_per_second,
     )
 
 
-def _of_usual(title: str, corpora: dict[str, Corpus], rate: Callable[[Corpus], list[float]]) -> None:
-    """Print how quick the programs are, as a part of how quick they are with the first of the corpora too."""
+def _print_rates(title: str, corpora: dict[str, Corpus], rate: Callable[[Corpus], list[float]]) -> None:
+    """Print the rate of each tool for each corpus, and the rate relative to the first corpus."""
     rows: list[list[str]] = []
-    usual: list[float] = []
+    ordinary_rates: list[float] = []
     for name, corpus in corpora.items():
         rates = rate(corpus)
-        usual = usual or rates
+        ordinary_rates = ordinary_rates or rates
         row = [name, f"{corpus.size / MB:.0f}"]
-        for one, ordinary in zip(rates, usual, strict=True):
-            row += [f"{one:.1f}", f"{one / ordinary:.2f}"]
+        for tool_rate, ordinary_rate in zip(rates, ordinary_rates, strict=True):
+            row += [f"{tool_rate:.1f}", f"{tool_rate / ordinary_rate:.2f}"]
         rows.append(row)
-    table(title, ["", "MB", "outcrop", "of usual", "kingfisher", "of usual"], rows)
+    table(title, ["", "MB", "outcrop", "of ordinary", "kingfisher", "of ordinary"], rows)
 
 
 if __name__ == "__main__":

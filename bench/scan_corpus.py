@@ -1,4 +1,7 @@
-"""Source trees, histories and hard files for the scan benchmark: made from Python's own library, the same every time."""
+"""Make source trees, git histories and files that are hard to scan, from Python's standard library.
+
+The same corpora are made in every run.
+"""
 
 import base64
 import gzip
@@ -16,7 +19,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from bench.near_misses import Line, in_code, kinds
+from bench.near_misses import LineMaker, code_kinds, near_miss_kinds
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.load import load_ruleset
 from outcrop.scanner.rules.example_templates import expand_template, split_marked_values
@@ -24,14 +27,15 @@ from outcrop.scanner.rules.model import BUILT_IN_RULES
 from outcrop.scanner.rules.toml import load_rule_files
 from outcrop.sources.workspace import cache_folder
 
-EVERY = 2_000_000  # bytes of new text from one planted credential to the next
-_LINES = 10_000  # of near misses that are written together
-_DAY = 86_400
-_START = 1_577_836_800  # 2020-01-01
-_TEXTS = {".py", ".txt", ".rst", ".c", ".html", ".xml", ".cfg", ".toml", ".decTest", ".idl", ".tcl"}
+BYTES_PER_CREDENTIAL = 2_000_000  # new text from one planted credential to the next
+_LINES_PER_SCAN = 10_000  # near misses that are scanned together, to drop those that are found
+_DAY = 86_400  # seconds
+_FIRST_COMMIT = 1_577_836_800  # 2020-01-01
+_TEXT_SUFFIXES = {".py", ".txt", ".rst", ".c", ".html", ".xml", ".cfg", ".toml", ".decTest", ".idl", ".tcl"}
 
-# Credentials that both scanners know; any of the marked values counts, as one reports a pair by its id and the other by its secret.
-_KINDS = (
+# Credentials that both scanners know. Any of the marked values counts: one scanner reports a key pair by its
+# id, the other one by its secret.
+_TEMPLATES = (
     'GITHUB_TOKEN = "«ghp_{{base62 30}}{{crc32_base62}}»"',
     'aws_access_key_id = "«AKIA{{base32 16}}»"\naws_secret_access_key = "«{{base64 19}}/{{base64 20}}»"',
     'STRIPE_SECRET_KEY = "«sk_live_51{{base62 97}}»"',
@@ -42,74 +46,81 @@ _KINDS = (
     'SENDGRID_API_KEY = "«SG.{{base64url 22}}.{{base64url 43}}»"',
     'NPM_TOKEN = "«npm_{{base62 30}}{{crc32_base62}}»"',
 )
-_CHANGED_BY_PERCENT = tuple(kind for kind in _KINDS if "/" in kind)
-_WRITTEN: dict[str, Callable[[str], bytes]] = {
+_TEMPLATES_WITH_SLASH = tuple(template for template in _TEMPLATES if "/" in template)
+_ENCODERS: dict[str, Callable[[str], bytes]] = {
     "plain": lambda text: f"{text}\n".encode(),
     "base64": lambda text: b'SETTINGS = "' + base64.b64encode(f"# settings\n{text}\n".encode()) + b'"\n',
     "percent": lambda text: f'CALL = "https://ci.shop.io/run?with={quote(text, safe="")}"\n'.encode(),
     "unicode": lambda text: (
-        b'SETTINGS = "' + "".join(f"\\u{ord(sign):04x}" for sign in text).encode() + b'"\n'
+        b'SETTINGS = "' + "".join(f"\\u{ord(character):04x}" for character in text).encode() + b'"\n'
     ),
     "utf-16": lambda text: f"# settings\n{text}\n".encode("utf-16"),
     "gzip": lambda text: gzip.compress(f"# settings\n{text}\n".encode(), mtime=0),
 }
-_FILES = {"utf-16": "reg", "gzip": "txt.gz"}  # a file of its own, with this ending
-ENCODINGS = tuple(_WRITTEN)
+_FILE_SUFFIXES = {"utf-16": "reg", "gzip": "txt.gz"}  # encodings that need a file of their own
+ENCODINGS = tuple(_ENCODERS)
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A credential that stands somewhere in a corpus."""
+    """A credential that was written into a corpus."""
 
     encoding: str
     values: list[str]
-    written: str  # as it stands in the file, where that is text
+    written: str  # its encoded form, "" if it is not text
 
 
 @dataclass
 class Planter:
-    """Hands out the next credential each time enough new text has gone by."""
+    """Makes credentials: one for every BYTES_PER_CREDENTIAL of new text."""
 
     seed: str
     planted: list[Planted] = field(default_factory=list)
     size: int = 0
 
-    def due(self, size: int) -> Iterator[tuple[str | None, bytes]]:
-        """Give credentials to write beside so much new text: a line, or the content of a file with the ending named."""
+    def take_due(self, size: int) -> Iterator[tuple[str | None, bytes]]:
+        """Yield the credentials that are due after `size` bytes of new text, each with a file suffix or None.
+
+        With a suffix the bytes are the content of a file of their own, else they are a line to insert.
+        """
         self.size += size
-        while len(self.planted) < self.size // EVERY:
+        while len(self.planted) < self.size // BYTES_PER_CREDENTIAL:
             number = len(self.planted)
-            turn, place = divmod(number, 5)
-            encoding = ENCODINGS[place if place < 4 else 4 + turn % 2]
-            kinds = _CHANGED_BY_PERCENT if encoding == "percent" else _KINDS
+            turn, position = divmod(number, 5)
+            encoding = ENCODINGS[position if position < 4 else 4 + turn % 2]
+            templates = _TEMPLATES_WITH_SLASH if encoding == "percent" else _TEMPLATES
             text, values = split_marked_values(
-                expand_template(kinds[turn % len(kinds)], f"{self.seed} {number}")
+                expand_template(templates[turn % len(templates)], f"{self.seed} {number}")
             )
-            written = _WRITTEN[encoding](text)
-            ending = _FILES.get(encoding)
-            self.planted.append(Planted(encoding, values, "" if ending else written.decode()))
-            yield ending, written
+            written = _ENCODERS[encoding](text)
+            suffix = _FILE_SUFFIXES.get(encoding)
+            self.planted.append(Planted(encoding, values, "" if suffix else written.decode()))
+            yield suffix, written
 
 
 @dataclass(frozen=True)
 class Corpus:
+    """A folder or repository to scan."""
+
     path: Path
-    size: int  # bytes to scan: of a history, of all its blobs
+    size: int  # bytes to scan; for a history, of all its blobs
     planted: list[Planted] = field(default_factory=list)
 
 
-def made_once(path: Path, make: Callable[[Path], Corpus]) -> Corpus:
-    """Make a corpus unless an earlier run made it; what it holds stands in a file beside it, written last."""
+def make_corpus_once(path: Path, make: Callable[[Path], Corpus]) -> Corpus:
+    """Make a corpus unless an earlier run has; a manifest, written last, marks a complete corpus."""
     manifest = path.with_name(path.name + ".json")
     if not manifest.exists():
         if path.exists():  # an earlier run was interrupted
             shutil.rmtree(path)
         corpus = make(path)
         manifest.write_text(
-            json.dumps({"size": corpus.size, "planted": [asdict(one) for one in corpus.planted]})
+            json.dumps(
+                {"size": corpus.size, "planted": [asdict(credential) for credential in corpus.planted]}
+            )
         )
-    read = json.loads(manifest.read_text())
-    return Corpus(path, read["size"], [Planted(**one) for one in read["planted"]])
+    data = json.loads(manifest.read_text())
+    return Corpus(path, data["size"], [Planted(**entry) for entry in data["planted"]])
 
 
 # --- sources
@@ -122,46 +133,48 @@ class _Source:
     size: int
 
 
-def _sources() -> list[_Source]:
-    """Read the standard library's text files, without what was installed beside it."""
+def _read_sources() -> list[_Source]:
+    """Return the text files of the standard library, without installed packages."""
     root = Path(sysconfig.get_path("stdlib"))
-    found = []
+    sources = []
     for path in sorted(root.rglob("*")):
-        inner = path.relative_to(root)
+        relative = path.relative_to(root)
         if (
-            path.suffix in _TEXTS
+            path.suffix in _TEXT_SUFFIXES
             and path.is_file()
-            and not {"site-packages", "dist-packages"} & set(inner.parts)
+            and not {"site-packages", "dist-packages"} & set(relative.parts)
         ):
             content = path.read_bytes()
             if 200 < len(content) < 1_000_000 and b"\0" not in content:
-                found.append(_Source(inner.as_posix(), content.splitlines(keepends=True), len(content)))
-    return found
+                sources.append(_Source(relative.as_posix(), content.splitlines(keepends=True), len(content)))
+    return sources
 
 
 @dataclass(frozen=True)
 class _Editor:
-    """Changes files the way people do: in a few places, lines go, lines from elsewhere come, and one is altered."""
+    """Edits files as people do: replaces a few lines by lines of other files, and changes one line."""
 
     pool: list[bytes]
     chance: random.Random
 
     def edit(self, lines: list[bytes], places: int) -> int:
-        """Edit in place; give how many bytes came."""
-        came = 0
+        """Edit the lines in place and return the number of new bytes."""
+        added = 0
         for _ in range(places):
             start = self.chance.randrange(len(self.pool) - 8)
             new = self.pool[start : start + self.chance.randrange(9)]
-            at = self.chance.randrange(len(lines) + 1)
-            lines[at : at + self.chance.randrange(9)] = new
-            came += sum(map(len, new))
+            position = self.chance.randrange(len(lines) + 1)
+            lines[position : position + self.chance.randrange(9)] = new
+            added += sum(map(len, new))
         note = b"  # %d\n" % self.chance.randrange(10**6)
-        at = self.chance.randrange(len(lines) + 1)
-        lines[at : at + 1] = [(lines[at] if at < len(lines) else b"").rstrip() + note]
-        return came + len(note)
+        position = self.chance.randrange(len(lines) + 1)
+        changed = lines[position] if position < len(lines) else b""
+        lines[position : position + 1] = [changed.rstrip() + note]
+        return added + len(note)
 
 
-def _editor(sources: list[_Source], seed: str) -> _Editor:
+def _make_editor(sources: list[_Source], seed: str) -> _Editor:
+    """Return an editor that inserts lines of the Python files."""
     return _Editor(
         [line for source in sources for line in source.lines if source.path.endswith(".py")],
         random.Random(seed),
@@ -171,10 +184,10 @@ def _editor(sources: list[_Source], seed: str) -> _Editor:
 # --- a tree
 
 
-def tree(folder: Path, size: int) -> Corpus:
-    """Write edited copies of the sources until they have the size."""
-    sources, planter = _sources(), Planter("tree")
-    editor = _editor(sources, "tree")
+def make_tree(folder: Path, size: int) -> Corpus:
+    """Write edited copies of the sources until they have this size, with planted credentials."""
+    sources, planter = _read_sources(), Planter("tree")
+    editor = _make_editor(sources, "tree")
     for number, source in enumerate(itertools.cycle(sources)):
         if planter.size >= size:
             break
@@ -182,9 +195,9 @@ def tree(folder: Path, size: int) -> Corpus:
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = list(source.lines)
         editor.edit(lines, 1 + source.size // 8_000)
-        for ending, written in planter.due(sum(map(len, lines))):
-            if ending:
-                path.with_name(f"settings-{len(planter.planted)}.{ending}").write_bytes(written)
+        for suffix, written in planter.take_due(sum(map(len, lines))):
+            if suffix:
+                path.with_name(f"settings-{len(planter.planted)}.{suffix}").write_bytes(written)
             else:
                 lines.insert(editor.chance.randrange(len(lines)), written)
         path.write_bytes(b"".join(lines))
@@ -198,49 +211,53 @@ def tree(folder: Path, size: int) -> Corpus:
 
 @dataclass(frozen=True)
 class _Commit:
-    changes: list[tuple[int, int]]  # a source, and which version of it
-    topic: bool = False
+    """A commit to make."""
+
+    changes: list[tuple[int, int]]  # (number of a source, number of its version)
+    topic: bool = False  # on the topic branch
     merge: bool = False
     tag: str | None = None
 
 
-def history(folder: Path, size: int) -> Corpus:
-    """Import a history with so many bytes of blobs, and repack it; tags `quarter` and `half` stand at these parts of it."""
-    sources, planter = _sources(), Planter("history")
-    commits = list(_plan(sources, size, random.Random("plan")))
+def make_history(folder: Path, size: int) -> Corpus:
+    """Make a repository with this many bytes of blobs, and tags `quarter` and `half` at these parts."""
+    sources, planter = _read_sources(), Planter("history")
+    commits = list(_plan_commits(sources, size, random.Random("plan")))
     versions = Counter(number for commit in commits if not commit.merge for number, _ in commit.changes)
     _git("init", "--quiet", "--bare", "--initial-branch", "main", str(folder))
     command = ["git", "-C", str(folder), "-c", "core.compression=1", "fast-import", "--quiet"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
-        first, beside = _write_blobs(process.stdin, sources, versions, planter)
-        _write_commits(process.stdin, sources, commits, first, beside)
+        first_marks, extra_files = _write_blobs(process.stdin, sources, versions, planter)
+        _write_commits(process.stdin, sources, commits, first_marks, extra_files)
     if process.returncode:
         raise SystemExit("git fast-import failed")
     _git("-C", str(folder), "repack", "-a", "-d", "-f", "--quiet")
     if (unpacked := unpacked_size(folder)) < size:
-        raise SystemExit(f"the history has {unpacked:,} bytes of blobs where {size:,} were wanted")
+        raise SystemExit(f"the history has {unpacked:,} bytes of blobs instead of {size:,}")
     return Corpus(folder, unpacked, planter.planted)
 
 
-def part_of_history(folder: Path, whole: Path, tag: str) -> Corpus:
+def make_part_of_history(folder: Path, history: Path, tag: str) -> Corpus:
+    """Fetch the history up to a tag into a repository of its own."""
     _git("init", "--quiet", "--bare", "--initial-branch", "main", str(folder))
-    _git("-C", str(folder), "fetch", "--quiet", "--no-tags", str(whole), f"refs/tags/{tag}:refs/heads/main")
+    _git("-C", str(folder), "fetch", "--quiet", "--no-tags", str(history), f"refs/tags/{tag}:refs/heads/main")
     return Corpus(folder, unpacked_size(folder))
 
 
-def mirror(folder: Path, repository: Path) -> Corpus:
-    """Clone a repository without its working tree: both scanners are to read the same objects and nothing else."""
-    if repository != folder.resolve():  # else it is what an earlier run has cloned
-        shutil.rmtree(folder, ignore_errors=True)  # it may be another one, or have grown
+def make_mirror(folder: Path, repository: Path) -> Corpus:
+    """Clone a repository without its working tree, so that both scanners read the same objects only."""
+    if repository != folder.resolve():  # otherwise it is the clone of an earlier run
+        shutil.rmtree(folder, ignore_errors=True)  # it may be of another repository, or out of date
         _git("clone", "--quiet", "--mirror", str(repository), str(folder))
     return Corpus(folder, unpacked_size(folder))
 
 
 def unpacked_size(folder: Path) -> int:
-    ask = ["--batch-all-objects", "--unordered", "--batch-check=%(objecttype) %(objectsize)"]
+    """Return the total size of all blobs of a repository."""
+    options = ["--batch-all-objects", "--unordered", "--batch-check=%(objecttype) %(objectsize)"]
     out = subprocess.run(
-        ["git", "-C", str(folder), "cat-file", *ask], check=True, stdout=subprocess.PIPE
+        ["git", "-C", str(folder), "cat-file", *options], check=True, stdout=subprocess.PIPE
     ).stdout
     return sum(int(line[5:]) for line in out.splitlines() if line.startswith(b"blob "))
 
@@ -249,19 +266,21 @@ def _git(*arguments: str) -> None:
     subprocess.run(["git", *arguments], check=True)
 
 
-def _plan(sources: list[_Source], size: int, chance: random.Random) -> Iterator[_Commit]:
-    """Say what each commit changes: large files more often; every 40 commits a topic branch of five, on files only topics change.
+def _plan_commits(sources: list[_Source], size: int, chance: random.Random) -> Iterator[_Commit]:
+    """Yield the commits of a history, in order.
 
-    The first commit brings nine files of ten; the others come when they are first changed.
+    The first commit adds nine of ten files; the others are added when they are first changed. Large files are
+    changed more often. Every 40 commits there is a topic branch of five commits, on files that only topic
+    branches change.
     """
-    count: Counter[int] = Counter()
-    planned = 0
+    versions: Counter[int] = Counter()
+    planned_bytes = 0
 
     def change(numbers: set[int]) -> list[tuple[int, int]]:
-        nonlocal planned
-        planned += sum(sources[number].size for number in numbers)
-        changes = [(number, count[number]) for number in sorted(numbers)]
-        count.update(numbers)
+        nonlocal planned_bytes
+        planned_bytes += sum(sources[number].size for number in numbers)
+        changes = [(number, versions[number]) for number in sorted(numbers)]
+        versions.update(numbers)
         return changes
 
     groups = [[n for n in range(len(sources)) if (n % 8 == 0) is topic] for topic in (False, True)]
@@ -280,28 +299,29 @@ def _plan(sources: list[_Source], size: int, chance: random.Random) -> Iterator[
         )
         if topic:
             topics.update(changes)
-        tag = tags.pop(0)[1] if tags and planned >= tags[0][0] * 1.05 and not topic else None
+        tag = tags.pop(0)[1] if tags and planned_bytes >= tags[0][0] * 1.05 and not topic else None
         yield _Commit(changes, topic=topic, tag=tag)
-        if planned >= size * 1.05 and phase == 39:
+        if planned_bytes >= size * 1.05 and phase == 39:
             return
 
 
-_Beside = dict[tuple[int, int], list[bytes]]
+_ExtraFiles = dict[tuple[int, int], list[bytes]]  # (source, version) -> fast-import lines of files to add
 
 
 def _write_blobs(
     out: IO[bytes], sources: list[_Source], versions: Counter[int], planter: Planter
-) -> tuple[dict[int, int], _Beside]:
-    """Write all versions of one file after another: git packs them well at once. Every third planted line goes with the next version.
+) -> tuple[dict[int, int], _ExtraFiles]:
+    """Write all versions of each file as blobs, in order, which git packs well.
 
-    Give the mark of each file's first version, and what else is to be said in the commits that bring a version.
+    Every third planted line is removed in the next version. Return the mark of each file's first version, and
+    the files that the commit of a version adds.
     """
-    editor = _editor(sources, "history")
-    first: dict[int, int] = {}
-    beside: _Beside = {}
+    editor = _make_editor(sources, "history")
+    first_marks: dict[int, int] = {}
+    extra_files: _ExtraFiles = {}
     marks = itertools.count(1)
 
-    def blob(content: bytes) -> int:
+    def write_blob(content: bytes) -> int:
         mark = next(marks)
         out.write(b"blob\nmark :%d\ndata %d\n" % (mark, len(content)))
         out.write(content)
@@ -309,44 +329,52 @@ def _write_blobs(
 
     for number, source in enumerate(sources):
         lines = list(source.lines)
-        gone: bytes | None = None
+        to_remove: bytes | None = None
         files: list[tuple[str, bytes, int]] = []
         for version in range(versions[number]):
-            came = editor.edit(lines, editor.chance.randint(1, 4)) if version else source.size
-            if gone is not None and gone in lines:
-                lines.remove(gone)
-            gone = None
-            for ending, written in planter.due(came):
-                if ending:
-                    files.append((f"settings-{len(planter.planted)}.{ending}", written, version))
+            added = editor.edit(lines, editor.chance.randint(1, 4)) if version else source.size
+            if to_remove is not None and to_remove in lines:
+                lines.remove(to_remove)
+            to_remove = None
+            for suffix, written in planter.take_due(added):
+                if suffix:
+                    files.append((f"settings-{len(planter.planted)}.{suffix}", written, version))
                     continue
                 lines.insert(editor.chance.randrange(len(lines) + 1), written)
-                gone = written if len(planter.planted) % 3 == 0 else None
-            mark = blob(b"".join(lines))
-            first.setdefault(number, mark)
+                to_remove = written if len(planter.planted) % 3 == 0 else None
+            mark = write_blob(b"".join(lines))
+            first_marks.setdefault(number, mark)
         for name, written, version in files:
             path = f"{Path(source.path).parent.as_posix()}/{name}".removeprefix("./")
-            beside.setdefault((number, version), []).append(
-                b"M 100644 :%d %s\n" % (blob(written), path.encode())
+            extra_files.setdefault((number, version), []).append(
+                b"M 100644 :%d %s\n" % (write_blob(written), path.encode())
             )
-    return first, beside
+    return first_marks, extra_files
 
 
 def _write_commits(
-    out: IO[bytes], sources: list[_Source], commits: list[_Commit], first: dict[int, int], beside: _Beside
+    out: IO[bytes],
+    sources: list[_Source],
+    commits: list[_Commit],
+    first_marks: dict[int, int],
+    extra_files: _ExtraFiles,
 ) -> None:
-    """Write the commits; now and then one renames a file, and one deletes a file that may come back later."""
+    """Write the commits; some of them rename a file or delete one, which may be added again later."""
     chance = random.Random("commits")
     paths = [source.path for source in sources]
     present: set[int] = set()
     on_topic = False
     for number, commit in enumerate(commits):
         branch = b"topic" if commit.topic else b"main"
-        who = b"Dev %d <dev%d@shop.io> %d +0000" % (number % 23, number % 23, _START + number * _DAY // 30)
-        said = b"merge topic" if commit.merge else b"change %d" % number
+        author = b"Dev %d <dev%d@shop.io> %d +0000" % (
+            number % 23,
+            number % 23,
+            _FIRST_COMMIT + number * _DAY // 30,
+        )
+        message = b"merge topic" if commit.merge else b"change %d" % number
         out.write(
             b"commit refs/heads/%s\nauthor %s\ncommitter %s\ndata %d\n%s\n"
-            % (branch, who, who, len(said), said)
+            % (branch, author, author, len(message), message)
         )
         if commit.topic and not on_topic:
             out.write(b"from refs/heads/main\n")
@@ -354,81 +382,85 @@ def _write_commits(
             out.write(b"merge refs/heads/topic\n")
         on_topic = commit.topic or (on_topic and not commit.merge)
         if not commit.topic and present and number % 60 == 7:
-            renamed = chance.choice([one for one in sorted(present) if one % 8])
+            renamed = chance.choice([source for source in sorted(present) if source % 8])
             new = f"moved/{number}/{Path(paths[renamed]).name}"
             out.write(b"R %s %s\n" % (paths[renamed].encode(), new.encode()))
             paths[renamed] = new
         if not commit.topic and present and number % 90 == 11:
-            deleted = chance.choice([one for one in sorted(present) if one % 8])
+            deleted = chance.choice([source for source in sorted(present) if source % 8])
             out.write(b"D %s\n" % paths[deleted].encode())
             present.discard(deleted)
         for source, version in commit.changes:
-            out.write(b"M 100644 :%d %s\n" % (first[source] + version, paths[source].encode()))
-            out.writelines(beside.get((source, version), []))
+            out.write(b"M 100644 :%d %s\n" % (first_marks[source] + version, paths[source].encode()))
+            out.writelines(extra_files.get((source, version), []))
             present.add(source)
         if commit.tag:
             out.write(b"reset refs/tags/%s\nfrom refs/heads/main\n" % commit.tag.encode())
 
 
-# --- hard files
+# --- files that are hard to scan
 
 
-def minified(folder: Path, size: int) -> Corpus:
-    """Write JavaScript on one line: short names, and texts of all kinds."""
+def make_minified_file(folder: Path, size: int) -> Corpus:
+    """Write minified JavaScript on one line."""
     chance = random.Random("minified")
     words = [
         line.decode(errors="replace").strip().replace('"', "'").replace("\\", "/")
-        for source in _sources()
+        for source in _read_sources()
         for line in source.lines[::40]
     ]
     letters = string.ascii_letters
 
-    def piece() -> str:
+    def make_statement() -> str:
         a, b, c = chance.choices(letters, k=3)
         number = chance.randrange(10**9)
         return (
             f"function {a}{b}({a},{c}){{var {b}=this.{a}{c}({number},!0);return {a}?{b}[{number % 97}]:"
-            f'{c}.call(this,"{chance.choice(words)}")}}{a}.exports={{key:{b},token:"{c}",id:{number}}},{b}.p="#{number:08x}";'
+            f'{c}.call(this,"{chance.choice(words)}")}}{a}.exports={{key:{b},token:"{c}",id:{number}}},'
+            f'{b}.p="#{number:08x}";'
         )
 
-    return _hard_file(folder / "app.min.js", size, piece)
+    return _write_until(folder / "app.min.js", size, make_statement)
 
 
-def ordinary(folder: Path, size: int) -> Corpus:
-    """Write sources one after the other into one file."""
-    texts = (b"".join(source.lines).decode(errors="replace") for source in itertools.cycle(_sources()))
-    return _hard_file(folder / "ordinary.py", size, lambda: next(texts))
+def make_ordinary_file(folder: Path, size: int) -> Corpus:
+    """Write the sources into one file, one after the other."""
+    texts = (b"".join(source.lines).decode(errors="replace") for source in itertools.cycle(_read_sources()))
+    return _write_until(folder / "ordinary.py", size, lambda: next(texts))
 
 
-def near_misses(folder: Path, size: int) -> Corpus:
-    """Write examples of the rules, each spoilt in one way."""
-    return _of_kinds(folder / "near_misses.py", size, kinds(load_rule_files([BUILT_IN_RULES])))
+def make_near_misses_file(folder: Path, size: int) -> Corpus:
+    """Write examples of the rules, each with one defect."""
+    return _write_unreported_lines(
+        folder / "near_misses.py", size, near_miss_kinds(load_rule_files([BUILT_IN_RULES]))
+    )
 
 
-def near_misses_in_code(folder: Path, size: int) -> Corpus:
-    """Write what code and configuration have instead of a credential."""
-    return _of_kinds(folder / "near_misses.txt", size, in_code())
+def make_code_file(folder: Path, size: int) -> Corpus:
+    """Write lines of code and configuration that have a keyword without a credential."""
+    return _write_unreported_lines(folder / "near_misses.txt", size, code_kinds())
 
 
-def _of_kinds(path: Path, size: int, of_kinds: dict[str, Line]) -> Corpus:
-    """Write what is almost a credential on every line, of every kind by turns, and nothing that is found as one."""
+def _write_unreported_lines(path: Path, size: int, kinds: dict[str, LineMaker]) -> Corpus:
+    """Write lines of random kinds, without those that the scanner reports as a credential."""
     chance = random.Random("near misses")
-    every = list(of_kinds.values())
+    line_makers = list(kinds.values())
     ruleset = load_ruleset(cache=cache_folder())
 
-    def piece() -> str:
-        lines = [chance.choice(every)(chance) + "\n" for _ in range(_LINES)]
+    def make_lines() -> str:
+        lines = [chance.choice(line_makers)(chance) + "\n" for _ in range(_LINES_PER_SCAN)]
         while found := {hit.line for hit in find(ruleset, "".join(lines).encode())}:
             lines = [line for number, line in enumerate(lines, 1) if number not in found]
         return "".join(lines)
 
-    return _hard_file(path, size, piece)
+    return _write_until(path, size, make_lines)
 
 
-def _hard_file(path: Path, size: int, piece: Callable[[], str]) -> Corpus:
+def _write_until(path: Path, size: int, make_text: Callable[[], str]) -> Corpus:
+    """Write texts into one file until it has this size."""
     path.parent.mkdir(parents=True, exist_ok=True)
     written = 0
     with path.open("w", encoding="utf-8") as file:
         while written < size:
-            written += file.write(piece())
+            written += file.write(make_text())
     return Corpus(path.parent, path.stat().st_size)

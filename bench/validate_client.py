@@ -1,6 +1,8 @@
-"""The side of the validation benchmark that asks, in a process of its own so that its CPU time and memory can be measured.
+"""The client of the validation benchmark, in a process of its own to measure its CPU time and memory.
 
-python -m bench.validate_client FOLDER CHECKS A_SECOND, with what the issuers printed on standard input; prints the figures as JSON.
+python -m bench.validate_client FOLDER CHECKS REQUESTS_PER_SECOND reads the line that `bench.validate_issuers`
+printed from standard input, checks that many credentials, and prints seconds, CPU seconds and verdicts as
+JSON.
 """
 
 import asyncio
@@ -43,37 +45,41 @@ each = {{ json = "scopes", prefix = "issuer_" }}
 """
 
 
-def _rule(folder: Path, number: int, host: str) -> Rule:
-    """Write a rule file: a check is read from the file that its rule came from."""
+def _write_rule(folder: Path, number: int, host: str) -> Rule:
+    """Write a rule file for one issuer and return its rule; the engine reads the check from the file."""
     file = folder / f"issuer{number}.toml"
     file.write_text(_RULE.format(number=number, host=host))
     return parse_rule_file(file.read_text(), str(file))[0]
 
 
-async def _main(folder: Path, checks: int, a_second: float, there: dict[str, Any]) -> dict[str, Any]:
-    rules = [_rule(folder, number, host) for number, host in enumerate(there["hosts"])]
-    wanted = [Credential(rules[n % len(rules)], f"key{n % len(rules)}_{n:032x}", {}) for n in range(checks)]
+async def _check_credentials(
+    folder: Path, count: int, requests_per_second: float, issuers: dict[str, Any]
+) -> dict[str, Any]:
+    """Check `count` credentials, spread over the issuers, and return the measured figures."""
+    rules = [_write_rule(folder, number, host) for number, host in enumerate(issuers["hosts"])]
+    credentials = [
+        Credential(rules[n % len(rules)], f"key{n % len(rules)}_{n:032x}", {}) for n in range(count)
+    ]
     egress = Egress.parse(
-        [], [f"{host}:443=127.0.0.1:{there['port']}" for host in there["hosts"]], Path(there["ca"])
+        [], [f"{host}:443=127.0.0.1:{issuers['port']}" for host in issuers["hosts"]], Path(issuers["ca"])
     )
     statuses: Counter[str] = Counter()
     async with open_http(egress, connections=MAX_CONNECTIONS, per_host=MAX_CONCURRENT_CHECKS) as http:
-        cpu, began = time.process_time(), time.perf_counter()
+        cpu_start, start = time.process_time(), time.perf_counter()
         await check_all(
-            Validator(http, ValidationMode.SAFE, requests_per_second=a_second),
-            wanted,
+            Validator(http, ValidationMode.SAFE, requests_per_second=requests_per_second),
+            credentials,
             lambda _, verdict: statuses.update([verdict.status]),
         )
         return {
-            "seconds": time.perf_counter() - began,
-            "cpu": time.process_time() - cpu,
+            "seconds": time.perf_counter() - start,
+            "cpu": time.process_time() - cpu_start,
             "statuses": statuses,
         }
 
 
 if __name__ == "__main__":
-    print(
-        json.dumps(
-            asyncio.run(_main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), json.load(sys.stdin)))
-        )
+    figures = asyncio.run(
+        _check_credentials(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), json.load(sys.stdin))
     )
+    print(json.dumps(figures))

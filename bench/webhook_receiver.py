@@ -1,7 +1,7 @@
-"""A receiver for `make bench-webhooks`, behind TLS on loopback, in a process of its own: python -m bench.webhook_receiver FOLDER.
+"""The receiver of `make bench-webhooks`, with TLS on loopback: python -m bench.webhook_receiver FOLDER.
 
-Whatever comes for `hang.example` is never answered. Each line on standard input is answered with the seconds from the change to its
-arrival, as the finding's `source_url` tells when the change was.
+Requests for `hang.example` get no response. For each line on standard input it prints, as a JSON list, the
+seconds that each delivery took since the last line. The finding's `source_url` has the time of its change.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ import uvloop
 
 from tests.support.tls import make_certificate
 
-_ANSWER = b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_RESPONSE = b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class Receiver(asyncio.Protocol):
-    """One request on one connection."""
+class ReceiverProtocol(asyncio.Protocol):
+    """Answers one request on one connection."""
 
     def __init__(self, latencies: list[float]) -> None:
         self.latencies = latencies
@@ -29,15 +29,16 @@ class Receiver(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
+        """Record the latency of a complete request and respond, unless it is for `hang.example`."""
         self.data += data
-        head, there, body = self.data.partition(b"\r\n\r\n")
+        head, end_of_head, body = self.data.partition(b"\r\n\r\n")
         length = head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]
-        if not there or len(body) < int(length) or b"hang.example" in head:
+        if not end_of_head or len(body) < int(length) or b"hang.example" in head:
             return
-        began = json.loads(body)["finding"].get("source_url")
-        if began and began[0].isdigit():
-            self.latencies.append(time.time() - float(began))
-        self.transport.write(_ANSWER)  # type: ignore[attr-defined]
+        change_time = json.loads(body)["finding"].get("source_url")
+        if change_time and change_time[0].isdigit():
+            self.latencies.append(time.time() - float(change_time))
+        self.transport.write(_RESPONSE)  # type: ignore[attr-defined]
         self.transport.close()
 
 
@@ -47,7 +48,9 @@ async def main(folder: Path) -> None:
     context.load_cert_chain(cert, key)
     latencies: list[float] = []
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Receiver(latencies), "127.0.0.1", 0, ssl=context, backlog=1024)
+    server = await loop.create_server(
+        lambda: ReceiverProtocol(latencies), "127.0.0.1", 0, ssl=context, backlog=1024
+    )
     print(server.sockets[0].getsockname()[1], flush=True)
     while await asyncio.to_thread(sys.stdin.readline):
         print(json.dumps(latencies), flush=True)

@@ -1,4 +1,4 @@
-"""`make bench-webhooks`: deliveries beside bare POSTs by the same client, and what receivers that hang cost everybody else.
+"""`make bench-webhooks`: deliveries compared with bare POSTs, and how receivers that hang affect others.
 
 python -m bench.webhooks [--events N] [--pairs N] [--seconds N] [--work DIR]
 """
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from bench.measure import Timing, ms, table, timing
+from bench.measure import Timing, ms, summarize, table
 from outcrop.domain.account import Account, Plan
 from outcrop.domain.events import Event, EventType
 from outcrop.domain.finding import Action
@@ -41,9 +41,9 @@ from tests.support.backend import now
 from tests.support.factories import make_line
 
 GOOD, HANG = "https://good.example/in", "https://hang.example/in"
-_RATE = 100  # events a second where latency is measured
-_WAITING = 10_000
-_TRIAGED = 300  # findings in each half of a pair
+_EVENT_RATE = 100  # events per second while latency is measured
+_WAITING_EVENTS = 10_000  # for receivers that hang, while findings are resolved
+_RESOLVED_FINDINGS = 300  # in each half of a pair
 
 
 def main() -> None:
@@ -56,101 +56,111 @@ def main() -> None:
     work = arguments.work.resolve()
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    with embedded_postgres(work / "data") as url, _receiver(work) as receiver:
+    with embedded_postgres(work / "data") as url, _run_receiver(work) as receiver:
         asyncio.run(_measure(url, work, receiver, arguments))
 
 
 @dataclass
 class Receiver:
+    """A running `bench.webhook_receiver`."""
+
     egress: Egress
-    to: list[str]
+    connect_to: list[str]  # the setting that sends its host names to loopback
     process: "subprocess.Popen[str]"
 
     def latencies(self) -> list[float]:
-        """Give the seconds that events took since this was asked last."""
+        """Return the seconds from change to arrival of the events since the last call."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        found: list[float] = json.loads(self.process.stdout.readline())
-        return found
+        latencies: list[float] = json.loads(self.process.stdout.readline())
+        return latencies
 
 
 @contextmanager
-def _receiver(work: Path) -> Iterator[Receiver]:
+def _run_receiver(work: Path) -> Iterator[Receiver]:
+    """Run a receiver until the block ends."""
     command = [sys.executable, "-m", "bench.webhook_receiver", str(work)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline())
-            to = [f"{name}.example:443=127.0.0.1:{port}" for name in ("good", "hang")]
-            yield Receiver(Egress.parse(["127.0.0.0/8"], to, work / "cert.pem"), to, process)
+            connect_to = [f"{name}.example:443=127.0.0.1:{port}" for name in ("good", "hang")]
+            yield Receiver(Egress.parse(["127.0.0.0/8"], connect_to, work / "cert.pem"), connect_to, process)
         finally:
             process.kill()
 
 
 @dataclass
 class Bench:
+    """The database, the receiver and the processes of this benchmark."""
+
     pool: Pool
     keys: Keyring
     receiver: Receiver
-    environment: dict[str, str]  # of a worker
+    environment: dict[str, str]  # of a worker process
 
-    async def account(self, slug: str, url: str) -> Account:
+    async def create_account(self, slug: str, url: str) -> Account:
+        """Create an account with a webhook."""
         async with self.pool.connection() as db, db.transaction():
-            made = await accounts.create_account(
+            account = await accounts.create_account(
                 db, slug=slug, plan=Plan.GROWTH, email=f"{slug}@example.com", by="bench", now=now()
             )
-            await webhooks.save_webhook(db, self.keys, made, url, by="bench", now=now())
-            return made
+            await webhooks.save_webhook(db, self.keys, account, url, by="bench", now=now())
+            return account
 
-    async def write(self, account: Account, count: int, *, stamped: bool = False) -> None:
-        """Let events wait, as many changes would."""
+    async def append_events(self, account: Account, count: int, *, stamped: bool = False) -> None:
+        """Append events to the outbox as changes do; `stamped` puts the time into the finding."""
         async with self.pool.connection() as db, db.transaction():
             for _ in range(count):
                 finding = make_line(source_url=f"{time.time():.6f}" if stamped else None)
                 event = Event(EventType.NEW, UUID(finding["id"]), finding)
                 await outbox.append(db, account.id, event, event_id=uuid4(), now=now())
 
-    async def fill(self, chosen: Sequence[Account], count: int) -> None:
-        """Let many events wait, written at once."""
+    async def fill_outbox(self, receivers: Sequence[Account], count: int) -> None:
+        """Append many events of these accounts to the outbox with one statement."""
         finding = json.dumps(make_line(source_url=None))
         async with self.pool.connection() as db:
             await db.execute(
                 """INSERT INTO outbox (id, account_id, event, finding_id, finding, created_at)
-                   SELECT gen_random_uuid(), (%s::int[])[1 + n %% %s], 'finding.new', gen_random_uuid(), %s, now()
+                   SELECT gen_random_uuid(), (%s::int[])[1 + n %% %s], 'finding.new',
+                          gen_random_uuid(), %s, now()
                    FROM generate_series(1, %s) n""",
-                [[account.id for account in chosen], len(chosen), finding, count],
+                [[account.id for account in receivers], len(receivers), finding, count],
             )
             await db.execute("ANALYZE outbox")
 
-    async def waiting(self) -> int:
+    async def count_waiting(self) -> int:
+        """Return the number of events that are not delivered yet."""
         async with self.pool.connection() as db:
             (count,) = await database.fetch_single_row(
                 db, "SELECT count(*) FROM outbox WHERE outcome IS NULL"
             )
         return int(count)
 
-    async def forget(self) -> None:
+    async def empty_outbox(self) -> None:
+        """Delete all events."""
         async with self.pool.connection() as db:
             await db.execute("DELETE FROM outbox")
             await db.execute("VACUUM ANALYZE outbox")
 
     @asynccontextmanager
-    async def courier(self) -> AsyncIterator[None]:
+    async def run_deliveries(self) -> AsyncIterator[None]:
+        """Deliver events in this process until the block ends."""
         stop = asyncio.Event()
-        running = asyncio.create_task(
+        task = asyncio.create_task(
             DeliveryWorker(self.pool, self.keys, PostClient(self.receiver.egress).post).run(stop)
         )
         try:
             yield
         finally:
             stop.set()
-            await running
+            await task
 
     @asynccontextmanager
-    async def worker(self) -> AsyncIterator[None]:
-        """Let a worker run as a process of its own, as it does beside the API."""
+    async def run_worker(self) -> AsyncIterator[None]:
+        """Run `outcrop worker` in a process of its own until the block ends."""
         command = [str(Path(sys.executable).with_name("outcrop")), "worker", "--jobs", "1"]
         with subprocess.Popen(command, env=self.environment, stderr=subprocess.DEVNULL) as process:
             await asyncio.sleep(5)  # it loads its rules first
@@ -168,132 +178,149 @@ async def _measure(url: str, work: Path, receiver: Receiver, arguments: argparse
         "OUTCROP_DATA_DIR": str(work),
         "OUTCROP_SECRET_KEY": secret,
         "OUTCROP_EGRESS_ALLOW": "127.0.0.0/8",
-        "OUTCROP_EGRESS_CONNECT_TO": ",".join(receiver.to),
+        "OUTCROP_EGRESS_CONNECT_TO": ",".join(receiver.connect_to),
         "OUTCROP_EGRESS_CA_FILE": str(work / "cert.pem"),
         "OUTCROP_VALIDATE": "off",
     }
     keys = await prepare_database(settings, url)
     async with database.open_pool(url, size=8, statement_timeout=60) as pool:
         bench = Bench(pool, keys, receiver, environment)
-        await _throughput(bench, arguments.events, arguments.pairs)
-        await _hanging(bench, arguments.pairs, arguments.seconds)
-        await _triage(bench, arguments.pairs)
+        await _measure_throughput(bench, arguments.events, arguments.pairs)
+        await _measure_with_hanging_receivers(bench, arguments.pairs, arguments.seconds)
+        await _measure_triage(bench, arguments.pairs)
 
 
-async def _throughput(bench: Bench, events: int, pairs: int) -> None:
-    account = await bench.account("fast", GOOD)
+async def _measure_throughput(bench: Bench, events: int, pairs: int) -> None:
+    """Print deliveries per second beside bare POSTs per second, in turns."""
+    account = await bench.create_account("fast", GOOD)
     rows, ratios = [], []
     part = events // pairs
-    await _bare(bench, 200)
+    await _send_bare_posts(bench, 200)
     for number in range(pairs):
-        bare, bare_cpu = await _timed(lambda: _bare(bench, part))
-        await bench.fill([account], part)
-        ours, our_cpu = await _timed(lambda: _delivered(bench))
-        ratios.append(bare / ours)
+        bare_seconds, bare_cpu = await _measure_once(lambda: _send_bare_posts(bench, part))
+        await bench.fill_outbox([account], part)
+        delivery_seconds, delivery_cpu = await _measure_once(lambda: _deliver_all(bench))
+        ratios.append(bare_seconds / delivery_seconds)
         rows.append(
             [
                 number + 1,
-                f"{part / bare:,.0f}",
-                f"{part / ours:,.0f}",
-                f"{bare / ours:.2f}",
+                f"{part / bare_seconds:,.0f}",
+                f"{part / delivery_seconds:,.0f}",
+                f"{bare_seconds / delivery_seconds:.2f}",
                 f"{bare_cpu:.1f}",
-                f"{our_cpu:.1f}",
+                f"{delivery_cpu:.1f}",
             ]
         )
     median = statistics.median(ratios)
-    heads = ["pair", "bare POSTs a second", "deliveries a second", "ratio", "CPU s, bare", "CPU s, ours"]
-    table(f"{events:,} events to one receiver on loopback, TLS, a connection each", heads, rows)
+    headings = [
+        "pair",
+        "bare POSTs per second",
+        "deliveries per second",
+        "ratio",
+        "CPU s, bare POSTs",
+        "CPU s, deliveries",
+    ]
+    table(f"{events:,} events to one receiver on loopback, each over its own TLS connection", headings, rows)
     table(
         "Goal",
-        ["", "measured", "goal", "met"],
-        [["deliveries of bare POSTs", f"{median:.2f}", "0.70", "yes" if median >= 0.7 else "no"]],
+        ["", "measured", "goal", "reached"],
+        [["deliveries relative to bare POSTs", f"{median:.2f}", "0.70", "yes" if median >= 0.7 else "no"]],
     )
-    await bench.forget()
+    await bench.empty_outbox()
 
 
-async def _timed(work: Callable[[], Awaitable[None]]) -> tuple[float, float]:
-    began, cpu = time.perf_counter(), time.process_time()
+async def _measure_once(work: Callable[[], Awaitable[None]]) -> tuple[float, float]:
+    """Return the seconds and CPU seconds of the work."""
+    start, cpu_start = time.perf_counter(), time.process_time()
     await work()
-    return time.perf_counter() - began, time.process_time() - cpu
+    return time.perf_counter() - start, time.process_time() - cpu_start
 
 
-async def _bare(bench: Bench, count: int) -> None:
-    """Send the same bodies with the same headers by the same client, and nothing else."""
-    poster = PostClient(bench.receiver.egress)
+async def _send_bare_posts(bench: Bench, count: int) -> None:
+    """Send the same requests with the same client, without the outbox."""
+    client = PostClient(bench.receiver.egress)
     body = json.dumps({"event": "finding.new", "finding": make_line(source_url=None)}).encode()
     headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT} | sign(
         body, "0" * 64, id_=str(uuid4()), timestamp=1
     )
-    left = count
+    remaining = count
 
-    async def one_after_the_other() -> None:
-        nonlocal left
-        while left > 0:
-            left -= 1
-            await poster.post(GOOD, headers, body, seconds=10, max_bytes=1 << 16, max_body=2048)
+    async def send_in_turn() -> None:
+        nonlocal remaining
+        while remaining > 0:
+            remaining -= 1
+            await client.post(GOOD, headers, body, seconds=10, max_bytes=1 << 16, max_body=2048)
 
-    await asyncio.gather(*(one_after_the_other() for _ in range(MAX_SLOTS)))
+    await asyncio.gather(*(send_in_turn() for _ in range(MAX_SLOTS)))
 
 
-async def _delivered(bench: Bench) -> None:
-    async with bench.courier():
-        while await bench.waiting():
+async def _deliver_all(bench: Bench) -> None:
+    """Deliver until no event is waiting."""
+    async with bench.run_deliveries():
+        while await bench.count_waiting():
             await asyncio.sleep(0.05)
 
 
-async def _hanging(bench: Bench, pairs: int, seconds: float) -> None:
-    good = [await bench.account(f"good-{n}", GOOD) for n in range(45)]
-    hanging = [await bench.account(f"hang-{n}", HANG) for n in range(5)]
+async def _measure_with_hanging_receivers(bench: Bench, pairs: int, seconds: float) -> None:
+    """Print the latency of deliveries to 45 receivers, with and without 5 others that hang."""
+    good = [await bench.create_account(f"good-{n}", GOOD) for n in range(45)]
+    hanging = [await bench.create_account(f"hang-{n}", HANG) for n in range(5)]
 
-    async def half(hang: bool) -> Timing:
+    async def measure_latency(hang: bool) -> Timing:
         if hang:
-            await bench.fill(hanging, 5_000)
+            await bench.fill_outbox(hanging, 5_000)
         bench.receiver.latencies()
-        async with bench.courier():
+        async with bench.run_deliveries():
             await asyncio.sleep(1)
             end = time.perf_counter() + seconds
             number = 0
             while time.perf_counter() < end:
-                await bench.write(good[number % len(good)], 1, stamped=True)
+                await bench.append_events(good[number % len(good)], 1, stamped=True)
                 number += 1
-                await asyncio.sleep(1 / _RATE)
+                await asyncio.sleep(1 / _EVENT_RATE)
             await asyncio.sleep(0.5)
-        await bench.forget()
-        return timing(bench.receiver.latencies())
+        await bench.empty_outbox()
+        return summarize(bench.receiver.latencies())
 
-    await half(hang=False)
-    await _pairs(
-        half, pairs, "The others' deliveries while 5 of 50 receivers hang, ms from the change to its arrival"
+    await measure_latency(hang=False)
+    await _print_pairs(
+        measure_latency,
+        pairs,
+        "Deliveries to the other receivers while 5 of 50 hang, ms from change to arrival",
     )
 
 
-async def _triage(bench: Bench, pairs: int) -> None:
-    account = await bench.account("triage", GOOD)
-    hanging = [await bench.account(f"wait-{n}", HANG) for n in range(5)]
+async def _measure_triage(bench: Bench, pairs: int) -> None:
+    """Print the time to resolve a finding, with and without many waiting events."""
+    account = await bench.create_account("triage", GOOD)
+    hanging = [await bench.create_account(f"wait-{n}", HANG) for n in range(5)]
 
-    async def half(hang: bool) -> Timing:
-        ids = await _findings(bench, account)
+    async def measure_resolving(hang: bool) -> Timing:
+        ids = await _import_findings(bench, account)
         if hang:
-            await bench.fill(hanging, _WAITING)
+            await bench.fill_outbox(hanging, _WAITING_EVENTS)
         samples = []
-        async with bench.worker():
+        async with bench.run_worker():
             for id_ in ids:
-                began = time.perf_counter()
+                start = time.perf_counter()
                 async with bench.pool.connection() as db, db.transaction():
                     await close_finding(
                         db, bench.keys, account.id, id_, Action.RESOLVE, note=None, by="bench", now=now()
                     )
-                samples.append(time.perf_counter() - began)
+                samples.append(time.perf_counter() - start)
                 await asyncio.sleep(0.01)
-        await bench.forget()
-        return timing(samples)
+        await bench.empty_outbox()
+        return summarize(samples)
 
-    await half(hang=False)
-    await _pairs(half, pairs, f"Resolving a finding while {_WAITING:,} events wait, ms")
+    await measure_resolving(hang=False)
+    await _print_pairs(
+        measure_resolving, pairs, f"Resolving a finding while {_WAITING_EVENTS:,} events wait, ms"
+    )
 
 
-async def _findings(bench: Bench, account: Account) -> list[UUID]:
-    lines = [make_line() for _ in range(_TRIAGED)]
+async def _import_findings(bench: Bench, account: Account) -> list[UUID]:
+    """Import new findings into the account and return their ids."""
+    lines = [make_line() for _ in range(_RESOLVED_FINDINGS)]
     file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
     async with bench.pool.connection() as db:
         await exchange.import_findings(
@@ -302,7 +329,8 @@ async def _findings(bench: Bench, account: Account) -> list[UUID]:
     return [UUID(line["id"]) for line in lines]
 
 
-async def _pairs(half: Callable[[bool], Awaitable[Timing]], pairs: int, title: str) -> None:
+async def _print_pairs(half: Callable[[bool], Awaitable[Timing]], pairs: int, title: str) -> None:
+    """Measure `half` without and with receivers that hang, in pairs, and print the results and the goals."""
     rows, p50, p99 = [], [], []
     for number in range(pairs):
         without, with_ = await half(False), await half(True)
@@ -311,10 +339,10 @@ async def _pairs(half: Callable[[bool], Awaitable[Timing]], pairs: int, title: s
         rows.append([number + 1, ms(without.p50), ms(with_.p50), ms(without.p99), ms(with_.p99)])
     table(title, ["pair", "p50 without", "p50 with", "p99 without", "p99 with"], rows)
     goals = []
-    for name, ratios, most in (("p50", p50, 1.10), ("p99", p99, 1.30)):
+    for name, ratios, max_ratio in (("p50", p50, 1.10), ("p99", p99, 1.30)):
         median = statistics.median(ratios)
-        goals.append([name, f"{median:.2f}", f"{most:.2f}", "yes" if median <= most else "no"])
-    table("Goals, with of without, median", ["", "measured", "at most", "met"], goals)
+        goals.append([name, f"{median:.2f}", f"{max_ratio:.2f}", "yes" if median <= max_ratio else "no"])
+    table("Goals: with, relative to without, median", ["", "measured", "at most", "reached"], goals)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import outcrop
-from bench.near_misses import kinds
+from bench.near_misses import near_miss_kinds
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine import confirm
@@ -283,7 +283,7 @@ class TestMasking:
 
 def test_hits_are_also_found_with_every_lower_minimum_confidence():
     rng = random.Random(3)
-    lines = [line(rng) for line in kinds(ruleset().rules).values() for _ in range(300)]
+    lines = [line(rng) for line in near_miss_kinds(ruleset().rules).values() for _ in range(300)]
     lines += [split_marked_values(expand_template(rule.examples[0], rule.id))[0] for rule in ruleset().rules]
     rng.shuffle(lines)
     text = "\n".join(lines).encode()
@@ -370,7 +370,7 @@ def measure_throughput(data: bytes) -> float:
     return max(rates)
 
 
-RULE_NEAR_MISSES = kinds(ruleset().rules)
+RULE_NEAR_MISSES = near_miss_kinds(ruleset().rules)
 # How many times slower than other text. Measured: 10 to 50 times. The time is spent in Hyperscan's callback
 # for each trigger match, and in RE2 and the checks in Python for each match of a whole pattern.
 MAX_SLOWDOWN = dict.fromkeys(RULE_NEAR_MISSES, 150) | {"too short": 10}
