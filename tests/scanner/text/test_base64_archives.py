@@ -1,4 +1,4 @@
-"""An archive that stands in a text as base64 is unpacked, within bounds."""
+"""An archive that is embedded in a text as base64 is unpacked, within limits."""
 
 import base64
 import gzip
@@ -23,17 +23,20 @@ HIDDEN = f"{WORDS}token: {TOKEN}\n"
 
 
 def gz(text: str) -> bytes:
+    """Return base64 of a text in gzip."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0))
 
 
 def zipped(text: str) -> bytes:
+    """Return base64 of a zip with one member."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("index.js", text)
     return base64.b64encode(out.getvalue())
 
 
-def told(data: bytes) -> list[tuple[str, int, int, tuple[str, ...]]]:
+def located_hits(data: bytes) -> list[tuple[str, int, int, tuple[str, ...]]]:
+    """Return value, line, column and encoding of each hit in a text."""
     found = scan_content(ruleset(), data, Confidence.MEDIUM)
     assert [name for name, _ in found.hits] == [""] * len(found.hits)
     return [(reveal(hit.secret), hit.line, hit.column, hit.encoding) for _, hit in found.hits]
@@ -74,27 +77,27 @@ PACKED = ("base64", "packed")
         "yaml",
         "json",
         "equals",
-        "alone",
+        "only the archive",
         "lines",
-        "of addresses",
+        "URL-safe",
         "zip",
         "helm",
         "base64 inside",
-        "cut off",
+        "truncated",
     ],
 )
-def test_what_is_in_it_is_told_where_it_begins(data, at, encoding):
-    assert told(data) == [(TOKEN, *at, encoding)]
+def test_hits_in_an_embedded_archive_are_located_at_its_start(data, at, encoding):
+    assert located_hits(data) == [(TOKEN, *at, encoding)]
 
 
-def test_companions_in_it_are_told_together():
+def test_companions_in_an_embedded_archive_are_found():
     key, secret = f"AKIA{drawn('ABCDEFGH234567', 16, 1)}", drawn(BASE64, 40, 1)
     data = b"x: " + gz(f"{WORDS}aws_access_key_id = {key}\naws_secret_access_key = {secret}\n")
     ((_, hit),) = scan_content(ruleset(), data, Confidence.MEDIUM).hits
     assert {reveal(hit.secret), *map(reveal, hit.companions.values())} == {key, secret}
 
 
-def test_several_values_of_one_and_several_archives():
+def test_several_archives_with_several_values_are_unpacked():
     others = [github_token(seed) for seed in range(4)]
     data = (
         b"a: "
@@ -104,7 +107,7 @@ def test_several_values_of_one_and_several_archives():
         + b"\nc: "
         + others[3].encode()
     )
-    assert [(value, line) for value, line, *_ in told(data)] == [
+    assert [(value, line) for value, line, *_ in located_hits(data)] == [
         (others[0], 1),
         (others[1], 1),
         (others[2], 3),
@@ -112,35 +115,35 @@ def test_several_values_of_one_and_several_archives():
     ]
 
 
-def test_a_large_one_is_read_to_its_end():
+def test_a_large_embedded_archive_is_read_to_its_end():
     noise = drawn(BASE64, 1_000_000, 7)
-    assert [value for value, *_ in told(b"x: " + gz(noise + "\n" + HIDDEN))] == [TOKEN]
+    assert [value for value, *_ in located_hits(b"x: " + gz(noise + "\n" + HIDDEN))] == [TOKEN]
 
 
-def test_as_a_stream_it_is_the_same():
+def test_a_stream_with_an_embedded_archive_has_the_same_hits():
     data = b"words\n" * 1_000 + b"x: " + gz(HIDDEN) + b"\n"
     ((_, hit),) = scan_stream(ruleset(), io.BytesIO(data).read, Confidence.MEDIUM).hits
-    assert [(reveal(hit.secret), hit.line, hit.column, hit.encoding)] == told(data)
+    assert [(reveal(hit.secret), hit.line, hit.column, hit.encoding)] == located_hits(data)
 
 
 @pytest.mark.parametrize(
     "data",
     [b"H4sIA", b"x H4sIAAAA", b"UEsDBBQA", b"SDRzSUFB", b"SDRzSUFBQUFB" * 9, b"H4sIA=", b"a H4sIA\nH4sIA\n"],
 )
-def test_what_only_begins_like_one_is_nothing(data):
-    assert told(data) == []
-    assert [value for value, *_ in told(data + b" \n" + TOKEN.encode())] == [TOKEN]
+def test_text_that_only_begins_like_an_archive_has_no_hits(data):
+    assert located_hits(data) == []
+    assert [value for value, *_ in located_hits(data + b" \n" + TOKEN.encode())] == [TOKEN]
 
 
-def test_a_text_full_of_bombs_is_bounded():
+def test_a_text_full_of_decompression_bombs_takes_limited_time():
     bomb = b"x: " + gz("\0" * 5_000_000) + b"\n"
     inner = gz((bomb * 400).decode())
     before = time.process_time()
-    assert told(bomb * 300 + b"y: " + inner + b"\n") == []
+    assert located_hits(bomb * 300 + b"y: " + inner + b"\n") == []
     assert time.process_time() - before < 20
 
 
-def test_nothing_of_it_stands_in_an_excerpt():
+def test_the_base64_of_an_archive_is_not_in_the_excerpt():
     data = b"x: 1\ny: " + gz(HIDDEN) + b"\nz: 2\n"
     ((_, hit),) = scan_content(ruleset(), data, Confidence.MEDIUM).hits
     (excerpt,) = excerpts_of_file(ruleset(), data, [(b"a.yaml", hit)])
@@ -148,6 +151,6 @@ def test_nothing_of_it_stands_in_an_excerpt():
     assert not any("H4sI" in line or data[60:90].decode() in line for line in excerpt.lines)
 
 
-def test_base64_of_noise_is_no_archive():
+def test_base64_of_random_bytes_is_no_archive():
     noise = base64.b64encode(random.Random(1).randbytes(200_000))
-    assert told(noise + b"\nUEsDB" + noise) == []
+    assert located_hits(noise + b"\nUEsDB" + noise) == []

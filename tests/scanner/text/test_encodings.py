@@ -1,4 +1,4 @@
-"""However a token is written, it is found once, and its place is where it begins in the file."""
+"""Tokens in base64, in escapes, and in UTF-16 are found once, at their line and column in the file."""
 
 import base64
 import gzip
@@ -28,51 +28,53 @@ TOKEN = github_token("decode")
 RAW = TOKEN.encode()
 
 
-def wrapped(text: bytes, width: int, indent: bytes = b"") -> bytes:
+def wrap(text: bytes, width: int, indent: bytes = b"") -> bytes:
+    """Break a text into lines of `width` characters, each after `indent`."""
     return b"\n".join(indent + text[at : at + width] for at in range(0, len(text), width))
 
 
-def every(template: str) -> bytes:
+def escape_token(template: str) -> bytes:
+    """Return TOKEN with every character as an escape, by a format string for its code."""
     return "".join(template.format(ord(char)) for char in TOKEN).encode()
 
 
-def placed(text: bytes) -> tuple[int, int]:
-    """Give line and column of the mark ^, which is taken out."""
+def find_mark(text: bytes) -> tuple[int, int]:
+    """Return line and column of the mark ^."""
     at = text.index(b"^")
     return text.count(b"\n", 0, at) + 1, at - text.rfind(b"\n", 0, at)
 
 
-# ^ marks where the token begins, as it is written.
+# ^ marks the start of the encoded token.
 WRITTEN = {
     "plain": b"a\nb = ^" + RAW + b"\n",
-    "at the very beginning": b"^" + RAW,
+    "at the start of the file": b"^" + RAW,
     "percent": b"GET /?q=%7B%22t%22%3A%22^" + RAW + b"%22%7D HTTP/1.1\n",
-    "percent twice": b"GET /?q=%257B%2522t%2522%253A%2522^" + RAW + b"%2522%257D\n",
-    "unicode escapes": b'{"a": 1,\n "t": "^' + every("\\u{:04x}") + b'"}\n',
-    "hexadecimal escapes": b'char *t = "^' + every("\\x{:02x}") + b'";\n',
-    "entities": b"<a>\n<b>^" + every("&#{};") + b"</b>\n",
-    "hexadecimal entities": b"<a>\n<b>^" + every("&#x{:02x};") + b"</b>\n",
+    "percent, escaped twice": b"GET /?q=%257B%2522t%2522%253A%2522^" + RAW + b"%2522%257D\n",
+    "unicode escapes": b'{"a": 1,\n "t": "^' + escape_token("\\u{:04x}") + b'"}\n',
+    "hexadecimal escapes": b'char *t = "^' + escape_token("\\x{:02x}") + b'";\n',
+    "entities": b"<a>\n<b>^" + escape_token("&#{};") + b"</b>\n",
+    "hexadecimal entities": b"<a>\n<b>^" + escape_token("&#x{:02x};") + b"</b>\n",
     "one escape inside": b't = "^' + RAW.replace(b"_", b"\\u005f", 1) + b'"\n',
     "slashes of JSON": b'{"url": "https:\\/\\/bot:^' + RAW + b'@corp.io\\/x"}\n',
-    "behind a space in an address": b"GET /?q=key%20^" + RAW + b" HTTP/1.1\n",
-    "behind a space in an address, twice": b"GET /?q=key%2520^" + RAW + b"&x=1\n",
-    "behind a line break in a form": b"text=see%0D%0A^" + RAW + b"%0D%0Aabove\n",
-    "behind a line break and a comma": b"text=see%0a%2C^" + RAW + b"\n",
-    "behind an escaped space": b'{"text": "key\\u0020^' + RAW + b'"}\n',
-    "in colours": b"\x1b[1mkey\x1b[0m is \x1b[38;5;208m^" + RAW + b"\x1b[0m\n",
-    "in a mail": b"Content-Transfer-Encoding: quoted-printable\n\nGITHUB=3D^" + RAW + b"\n",
+    "after a space in a URL": b"GET /?q=key%20^" + RAW + b" HTTP/1.1\n",
+    "after a space in a URL, escaped twice": b"GET /?q=key%2520^" + RAW + b"&x=1\n",
+    "after a line break in a form": b"text=see%0D%0A^" + RAW + b"%0D%0Aabove\n",
+    "after a line break and a comma": b"text=see%0a%2C^" + RAW + b"\n",
+    "after an escaped space": b'{"text": "key\\u0020^' + RAW + b'"}\n',
+    "terminal colours": b"\x1b[1mkey\x1b[0m is \x1b[38;5;208m^" + RAW + b"\x1b[0m\n",
+    "quoted-printable": b"Content-Transfer-Encoding: quoted-printable\n\nGITHUB=3D^" + RAW + b"\n",
     "a notebook": b'{"source": ["key = \\"^' + RAW + b'\\"\\n"]}\n',
 }
 
 
 @pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
-def test_a_token_is_found_once_at_its_place(text):
-    line, column = placed(text)
+def test_an_encoded_token_is_found_once_at_its_line_and_column(text):
+    line, column = find_mark(text)
     found = hits(text.replace(b"^", b"", 1))
     assert [(reveal(hit.secret), hit.line, hit.column) for hit in found] == [(TOKEN, line, column)]
 
 
-def test_a_number_and_a_letter_are_the_sign_of_a_mail_only_in_one():
+def test_3d_is_an_equals_sign_only_in_quoted_printable_text():
     value = "k8sq0Lm2Zx9v"
     assert values(f"password=3D{value}\n") == [f"3D{value}"]
     for text in (
@@ -88,7 +90,7 @@ BASE64 = {"standard": base64.b64encode, "url-safe": base64.urlsafe_b64encode}
 
 @pytest.mark.parametrize("encode", BASE64.values(), ids=BASE64)
 @pytest.mark.parametrize("shift", range(6))
-def test_base64_in_every_alignment(encode, shift):
+def test_a_token_is_found_in_base64_at_every_alignment(encode, shift):
     before = b"?>~\xff\xfe "[:shift] + b" "
     blob = encode(before + RAW + b" and \xff\xfe more")
     (hit,) = hits(b'{\n  "blob": "' + blob + b'"\n}')
@@ -100,10 +102,8 @@ def test_base64_in_every_alignment(encode, shift):
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("width", [64, 76])
 @pytest.mark.parametrize("before", [20, 37, 60, 71, 90, 122])
-def test_base64_over_many_lines(indent, end, width, before):
-    rows = wrapped(base64.b64encode(b"x" * before + b" " + RAW + b" " + b"y" * 150), width, indent).split(
-        b"\n"
-    )
+def test_a_token_is_found_in_base64_over_many_lines(indent, end, width, before):
+    rows = wrap(base64.b64encode(b"x" * before + b" " + RAW + b" " + b"y" * 150), width, indent).split(b"\n")
     (hit,) = hits(b"data:" + end + end.join(rows) + end + b"next: 1" + end)
     assert reveal(hit.secret) == TOKEN
     at = (before + 1) * 4 // 3
@@ -112,27 +112,28 @@ def test_base64_over_many_lines(indent, end, width, before):
 
 @pytest.mark.xfail(
     strict=True,
-    reason="one in twenty wraps breaks a literal; to look for wrapped runs themselves takes the first pass from 500 to 58 MB/s",
+    reason="one in twenty line breaks splits a literal; searching for wrapped base64 slows the trigger scan "
+    "from 500 to 58 MB/s",
 )
-def test_base64_whose_line_ends_in_the_beginning_of_the_token():
-    (hit,) = hits(wrapped(base64.b64encode(b"x" * 54 + b" " + RAW + b" " + b"y" * 150), 76))
+def test_a_token_is_found_if_a_line_of_base64_ends_in_its_prefix():
+    (hit,) = hits(wrap(base64.b64encode(b"x" * 54 + b" " + RAW + b" " + b"y" * 150), 76))
     assert reveal(hit.secret) == TOKEN
 
 
-def test_a_secret_in_a_manifest_is_told_once_and_by_its_own_name():
+def test_a_base64_secret_in_a_manifest_is_reported_once_by_the_rule_of_its_issuer():
     text = b"kind: Secret\ndata:\n  token: " + base64.b64encode(RAW) + b"\n"
     (hit,) = hits(text)
     assert (reveal(hit.secret), hit.rule.id, hit.line, hit.column) == (TOKEN, "github_pat_classic", 3, 10)
 
 
-def test_a_password_in_an_address_is_told_once():
+def test_a_password_in_a_url_is_reported_once():
     assert len(hits("https://crm.corp/login?password=S3cr%40tPw1&x=1")) == 1
 
 
 @pytest.mark.parametrize(
     "encode", [lambda raw: base64.b64encode(b" " + raw), lambda raw: quote(b'"' + raw + b'"').encode()]
 )
-def test_what_stands_there_plainly_too_is_told_once_where_it_is_plain(encode):
+def test_a_token_that_is_also_plain_is_reported_once_at_the_plain_place(encode):
     for text in (RAW + b"\n" + encode(RAW), encode(RAW) + b"\n" + RAW):
         (hit,) = hits(text)
         assert hit.encoding == ()
@@ -143,12 +144,13 @@ AWS_ID = "AKIA" + drawn("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 16, "id")
 AWS_SECRET = drawn(BASE62 + "+/", 40, "aws")
 
 
-def escaped(value: str) -> str:
+def escape_first_character(value: str) -> str:
+    """Return a value with its first character as a unicode escape."""
     return f"\\u{ord(value[0]):04x}{value[1:]}"
 
 
-@pytest.mark.parametrize("key_id", [AWS_ID, escaped(AWS_ID)])
-@pytest.mark.parametrize("secret", [AWS_SECRET, escaped(AWS_SECRET)])
+@pytest.mark.parametrize("key_id", [AWS_ID, escape_first_character(AWS_ID)])
+@pytest.mark.parametrize("secret", [AWS_SECRET, escape_first_character(AWS_SECRET)])
 @pytest.mark.parametrize(
     "line",
     [
@@ -156,23 +158,24 @@ def escaped(value: str) -> str:
         '"aws_secret_access_key": "{1}"\n"id": "{0}"',
     ],
 )
-def test_a_pair_is_one_whichever_of_the_two_is_escaped(line, key_id, secret):
+def test_an_escaped_secret_and_its_companion_are_one_hit(line, key_id, secret):
     (hit,) = hits(line.format(key_id, secret))
     assert reveal(hit.secret) == AWS_SECRET
     assert {name: reveal(part) for name, part in hit.companions.items()} == {"access_key_id": AWS_ID}
     assert hit.encoding == (() if secret == AWS_SECRET else ("escaped",))
 
 
-def test_an_id_beside_an_escaped_secret_that_is_told_elsewhere_is_told_too():
-    apart = "# nothing\n" * 400
+def test_a_key_id_beside_an_escaped_copy_of_a_reported_secret_is_reported():
+    other_lines = "# nothing\n" * 400
     found = hits(
-        f'"aws_secret_access_key": "{AWS_SECRET}"\n{apart}"id": "{AWS_ID}", "aws_secret_access_key": "{escaped(AWS_SECRET)}"'
+        f'"aws_secret_access_key": "{AWS_SECRET}"\n{other_lines}'
+        f'"id": "{AWS_ID}", "aws_secret_access_key": "{escape_first_character(AWS_SECRET)}"'
     )
     assert [reveal(hit.secret) for hit in found] == [AWS_SECRET, AWS_ID]
 
 
-def test_escapes_in_base64_and_base64_in_escapes():
-    inner = base64.b64encode(b'{"t": "' + every("\\u{:04x}") + b'", "https://"')
+def test_escapes_in_base64_and_base64_in_escapes_are_decoded():
+    inner = base64.b64encode(b'{"t": "' + escape_token("\\u{:04x}") + b'", "https://"')
     (hit,) = hits(b"x = " + inner)
     assert (reveal(hit.secret), hit.encoding) == (TOKEN, ("base64", "escaped"))
     (hit,) = hits(b'{"x": "' + b"".join(b"\\u%04x" % c for c in base64.b64encode(b" " + RAW)) + b'"}')
@@ -180,7 +183,7 @@ def test_escapes_in_base64_and_base64_in_escapes():
 
 
 @pytest.mark.parametrize("between", [b"", b"\n    "])
-def test_a_run_of_base64_of_which_one_character_is_escaped(between):
+def test_base64_with_one_escaped_character_is_decoded(between):
     run = base64.b64encode(b"key " + RAW + b" and more of it, up to the next row")
     for at in range(len(run)):
         text = (
@@ -197,7 +200,7 @@ def test_a_run_of_base64_of_which_one_character_is_escaped(between):
 
 @pytest.mark.parametrize("before", [b"", b"\0", b"\0\1", b"\xff\0\1"])
 @pytest.mark.parametrize("after", [b"", b"\0\1\2", b"\xc3\xbc", b"\xff" * 20])
-def test_a_token_in_base64_of_what_is_no_text(before, after):
+def test_a_token_is_found_in_base64_of_binary_data(before, after):
     (hit,) = hits(
         b"blob: "
         + base64.b64encode(bytes(range(40)) + before + b" " + RAW + after + bytes(range(128, 160)))
@@ -208,12 +211,12 @@ def test_a_token_in_base64_of_what_is_no_text(before, after):
 
 @pytest.mark.parametrize("value", ["Übergrößenträger-7x", "xé8Q!çà2kñ"])
 @pytest.mark.parametrize("before", ["", "x", "xx"])
-def test_a_password_beyond_ascii_in_base64(value, before):
+def test_a_password_beyond_ascii_is_found_in_base64(value, before):
     (hit,) = hits(b"blob: " + base64.b64encode(f'{before}db_password="{value}"\n'.encode()) + b"\n")
     assert reveal(hit.secret) == value
 
 
-def test_what_is_drawn_by_chance_is_not_decoded_where_a_literal_is_in_it(monkeypatch):
+def test_base64_of_random_bytes_with_a_literal_is_not_decoded(monkeypatch):
     drawn = random.Random(7).randbytes(60_000)
     blob = b"\n\n".join(base64.b64encode(b"ghp_" + drawn[at : at + 60]) for at in range(0, len(drawn), 60))
     pieces = []
@@ -227,13 +230,13 @@ def test_what_is_drawn_by_chance_is_not_decoded_where_a_literal_is_in_it(monkeyp
 
 @pytest.mark.parametrize("before", ["", "x", "xx", "xxx"])
 @pytest.mark.parametrize("inside", ["", "y", "yy", "yyy"])
-def test_base64_in_base64(before, inside):
+def test_base64_in_base64_is_decoded(before, inside):
     inner = base64.b64encode(inside.encode() + b" " + RAW + b" zz")
     (hit,) = hits(b"  blob: " + base64.b64encode(before.encode() + b" " + inner + b" ww") + b"\n")
     assert (reveal(hit.secret), hit.encoding, hit.line) == (TOKEN, ("base64", "base64"), 1)
 
 
-def test_a_password_by_its_name_in_base64_in_base64():
+def test_a_generic_password_is_found_in_base64_in_base64():
     inner = base64.b64encode(b'{"user": "ops", "password": "xK9v2LmQ8wPz"}')
     (hit,) = hits(b"blob: " + base64.b64encode(b'{"blob": "' + inner + b'"}'))
     assert reveal(hit.secret) == "xK9v2LmQ8wPz"
@@ -244,15 +247,15 @@ def test_a_password_by_its_name_in_base64_in_base64():
     "around",
     [b"", b"41", b"\\u", b"\\u00", b"\\x4", b"%2", b"%25", b"%22", b"\\u0041 ", b"\\x20", b"\\u0020"],
 )
-def test_escapes_side_by_side_are_seen_by_the_first_one_whatever_stands_before_it(form, around):
-    """What is escaped wholly, over more than a piece is wide."""
+def test_a_row_of_escapes_is_decoded_from_its_first_escape_on(form, around):
+    """The row of escapes is longer than the range that is decoded around one escape."""
     filler = "".join(form.format(ord(sign)) for sign in "=;" * 600)
     text = around + (filler + "".join(form.format(sign) for sign in b'" ' + RAW + b' "')).encode()
     assert [reveal(hit.secret) for hit in hits(text)] == [TOKEN]
 
 
 @pytest.mark.parametrize("form", ["\\u{:04x}", "\\x{:02X}"])
-def test_spaces_that_are_escaped_too_end_no_stretch(form):
+def test_escaped_spaces_do_not_end_a_row_of_escapes(form):
     words = "".join(form.format(ord(sign)) for sign in "words and more " * 200)
     text = (words + "".join(form.format(sign) for sign in b'" ' + RAW + b' "')).encode()
     assert [reveal(hit.secret) for hit in hits(text)] == [TOKEN]
@@ -262,7 +265,7 @@ CODECS = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_wide_characters_with_and_without_their_mark(codec):
+def test_utf16_and_utf32_are_decoded_with_and_without_a_byte_order_mark(codec):
     text = f"[section]\r\nname = caf\u00e9\r\ntoken = {TOKEN}\r\n".encode(codec)
     ((name, hit),) = scan_content(ruleset(), text, Confidence.MEDIUM).hits
     assert (name, reveal(hit.secret), hit.line, hit.column) == ("", TOKEN, 3, 9)
@@ -270,14 +273,14 @@ def test_wide_characters_with_and_without_their_mark(codec):
 
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 @pytest.mark.parametrize("first", ["token", "密码🔑"])
-def test_wide_characters_behind_their_mark(codec, first):
+def test_a_byte_order_mark_is_not_counted_as_a_column(codec, first):
     text = f"\ufeff{first:6}= {TOKEN}".encode(codec)
     ((_, hit),) = scan_content(ruleset(), text, Confidence.MEDIUM).hits
     assert (hit.line, hit.column) == (1, 9)
 
 
 @pytest.mark.parametrize("codec", ["utf-32-le", "utf-32-be"])
-def test_wide_characters_that_end_early_or_are_none_in_between(codec):
+def test_utf32_with_invalid_characters_and_a_truncated_end_is_decoded(codec):
     text = f"[section]\ntoken = {TOKEN}\n".encode(codec) + b"\xff" * 8 + "\n".encode(codec) + b"\0"
     ((_, hit),) = scan_content(ruleset(), text, Confidence.MEDIUM).hits
     assert (reveal(hit.secret), hit.line, hit.column) == (TOKEN, 2, 9)
@@ -292,7 +295,7 @@ WIDE = {
 
 @pytest.mark.parametrize("head", WIDE.values(), ids=WIDE)
 @pytest.mark.parametrize("shift", [0, 1])
-def test_wide_strings_between_others_are_read(head, shift):
+def test_utf16_strings_in_windows_formats_are_decoded(head, shift):
     other = github_token("narrow")
     data = (
         head
@@ -318,13 +321,13 @@ def test_wide_strings_between_others_are_read(head, shift):
 
 
 @pytest.mark.parametrize("order", "<>")
-def test_small_numbers_are_no_wide_characters(order):
+def test_tables_of_small_numbers_are_not_utf32(order):
     text = struct.pack(f"{order}200I", *range(200)) + b"\ntoken = " + RAW + b"\n"
     assert not needs_unpacking(text)
     assert [reveal(hit.secret) for _, hit in scan_content(ruleset(), text, Confidence.MEDIUM).hits] == [TOKEN]
 
 
-def test_gzip():
+def test_a_token_in_gzip_is_found_at_its_line_and_column():
     found = scan_content(ruleset(), gzip.compress(b"a\n b " + RAW), Confidence.MEDIUM)
     assert [(name, reveal(hit.secret), hit.line, hit.column) for name, hit in found.hits] == [
         ("", TOKEN, 2, 4)
@@ -352,7 +355,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 @settings(max_examples=25, deadline=None)
 @given(before=around, after=around, seed=st.integers(0, 2**32))
-def test_whatever_stands_around_it_a_token_is_found_once(way, before, after, seed):
+def test_a_token_is_found_once_between_any_texts(way, before, after, seed):
     token = github_token(seed)
     begin = before.encode() + b'\n v = "'
     data = begin + WAYS[way](token.encode()) + b'" \n' + after.encode()
@@ -363,9 +366,9 @@ def test_whatever_stands_around_it_a_token_is_found_once(way, before, after, see
 
 
 @given(st.binary(max_size=120), st.integers(4, 80), st.sampled_from([b"", b"  "]), st.integers(0, 3))
-def test_a_position_in_base64_leads_back_to_the_group_that_holds_it(raw, width, indent, first):
+def test_offsets_in_decoded_base64_map_back_to_the_base64(raw, width, indent, first):
     encoded = base64.b64encode(raw).rstrip(b"=")
-    data = b"=" + wrapped(b"A" * first + encoded, width, indent)
+    data = b"=" + wrap(b"A" * first + encoded, width, indent)
     rows = [match.span() for match in re.finditer(rb"[^\s=]+", data)]
     if not rows:
         return
@@ -383,7 +386,7 @@ def test_a_position_in_base64_leads_back_to_the_group_that_holds_it(raw, width, 
         max_size=40,
     )
 )
-def test_a_position_among_escapes_leads_back_to_the_escape(parts):
+def test_offsets_in_decoded_escapes_map_back_to_the_escapes(parts):
     data = b"".join(parts)
     piece = decode_escapes(data, 0, len(data))
     if piece is None:
@@ -396,38 +399,36 @@ def test_a_position_among_escapes_leads_back_to_the_escape(parts):
         assert written == bytes([char]) or decode_escapes(written, 0, len(written)).text == bytes([char])
 
 
-def test_a_value_that_a_piece_cuts_is_not_taken_for_a_whole_one():
+def test_a_value_that_is_cut_off_at_the_end_of_a_piece_is_not_reported():
     long = "0123456789abcdefXYZ" * 400
     found = hits(f"%22 {'x ' * 1150} password={long}\n", Confidence.LOW)
     assert all(reveal(hit.secret) == long or hit.encoding == () for hit in found)
 
 
-def test_a_run_of_megabytes_is_decoded_in_linear_time():
+def test_megabytes_of_base64_are_decoded_in_linear_time():
     data = base64.b64encode(b"ghp_ is no token. " * 60_000)
     pieces = list(decode_base64_runs(data, {0: list(range(4, len(data), 24))}))
     assert sum(len(piece.text) for piece in pieces) < 4 * len(data)
 
 
-def test_escapes_in_which_nothing_was_found_are_not_decoded_again(monkeypatch):
+def test_escaped_ranges_without_hits_are_not_decoded_again(monkeypatch):
     rules = compile_ruleset([rule for rule in ruleset().rules if rule.id == "github_pat_classic"])
-    barren, fruitful = (
+    without_hit, with_hit = (
         b"text = '\\u0061\\u0062\\u0063'\n",
         b"text = '" + b"".join(b"\\u%04x" % sign for sign in RAW) + b"'\n",
     )
     decoded = []
     original = detect.decode_escapes
-    monkeypatch.setattr(
-        detect, "decode_escapes", lambda *stretch: decoded.append(stretch) or original(*stretch)
-    )
+    monkeypatch.setattr(detect, "decode_escapes", lambda *range_: decoded.append(range_) or original(*range_))
     for _ in range(3):
-        assert find(rules, barren) == []
-        assert [reveal(hit.secret) for hit in find(rules, fruitful)] == [TOKEN]
-        assert [reveal(hit.secret) for hit in find(rules, barren + b"\n" * 5_000 + fruitful)] == [TOKEN]
-    assert [stretch[0] for stretch in decoded].count(barren) == 1
-    assert [stretch[0] for stretch in decoded].count(fruitful) == 3
+        assert find(rules, without_hit) == []
+        assert [reveal(hit.secret) for hit in find(rules, with_hit)] == [TOKEN]
+        assert [reveal(hit.secret) for hit in find(rules, without_hit + b"\n" * 5_000 + with_hit)] == [TOKEN]
+    assert [range_[0] for range_ in decoded].count(without_hit) == 1
+    assert [range_[0] for range_ in decoded].count(with_hit) == 3
 
 
-def test_what_is_remembered_of_escapes_is_bounded():
+def test_the_cache_of_ranges_without_hits_is_bounded():
     rules = compile_ruleset([rule for rule in ruleset().rules if rule.id == "github_pat_classic"])
     for number in range(25_000):
         rules.remember_hitless(str(number))
@@ -439,7 +440,7 @@ def test_what_is_remembered_of_escapes_is_bounded():
         st.sampled_from([b"a", b"bc ", b"\\u0041", b"%41", b"\\x0a", b"\n", b"\n\n", b"%0a"]), max_size=60
     )
 )
-def test_the_lines_that_have_decoded_characters(parts):
+def test_decoded_lines_are_those_with_decoded_characters(parts):
     data = b"".join(parts)
     piece = decode_escapes(data, 0, len(data))
     starts, stops = piece.decoded_lines() if piece else ([], [])
@@ -450,24 +451,27 @@ def test_the_lines_that_have_decoded_characters(parts):
         assert start == 0 or piece.text[start - 1 : start] == b"\n"
         assert stop == len(piece.text) or piece.text[stop : stop + 1] == b"\n"
         assert any(start <= at < stop for at in decoded)
-    assert all(one[0] <= other[0] and one[1] < other[1] for one, other in itertools.pairwise(lines))
+    assert all(line[0] <= later[0] and line[1] < later[1] for line, later in itertools.pairwise(lines))
 
 
 AROUND_ESCAPES = [
-    b'text = "caf\\u0065"', b"GET /?q=a%20b%3Dc", b"", b"plain text", b"key = ^", b'"token": "^"', b"# %7B", b"token=%22^%22",
+    b'text = "caf\\u0065"', b"GET /?q=a%20b%3Dc", b"", b"plain text", b"key = ^", b'"token": "^"', b"# %7B",
+    b"token=%22^%22",
     b"a\\x0a^\\x0ab",
-    b"aws_access_key_id = AKIA^", b"password:\n  $", b'pass\\u0077ord =\n  "$"', b"<key>pass\\x77ord</key>\n<string>$</string>",
+    b"aws_access_key_id = AKIA^", b"password:\n  $", b'pass\\u0077ord =\n  "$"',
+    b"<key>pass\\x77ord</key>\n<string>$</string>",
     b"password = \\u0022$\\u0022", b"%2Fpassword=$",
     b"\\u0022password\\u0022: \\u0022$\\u0022",
     b"-----BEGIN RSA PRIVATE KEY-----", b"curl -u admin:$ https%3A//x", b"https:\\/\\/u:$@h.corp\\/x",
-    b"machine h\\u002e\nlogin a\npassword $", b"create user \\x61", b"IDENTIFIED BY '$'", b"PASS: $", b"--- FAIL\\x3a a", b"PASS $",
+    b"machine h\\u002e\nlogin a\npassword $", b"create user \\x61", b"IDENTIFIED BY '$'", b"PASS: $",
+    b"--- FAIL\\x3a a", b"PASS $",
     b"secret: $", b"encryption key \\x3d {",
     b"  0x3d, 0x91, 0x07, 0xe2, 0x5b, 0xc4, 0x68, 0xaf, 0x12, 0xd9, 0x70, 0x3e, 0xb5, 0x46, 0x8c, 0xf1};",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_nothing_is_lost_where_what_decoding_left_as_it_was_is_not_looked_at_again(monkeypatch, seed):
+def test_scanning_only_the_changed_lines_finds_the_same_values(monkeypatch, seed):
     chance = random.Random(f"touched {seed}")
     texts = []
     for _ in range(60):
@@ -481,22 +485,22 @@ def test_nothing_is_lost_where_what_decoding_left_as_it_was_is_not_looked_at_aga
             text = text.replace(b"$", drawn(BASE62, 18, chance.random()).encode(), 1)
         texts.append(text)
     found = [{reveal(hit.secret) for hit in find(ruleset(), text)} for text in texts]
-    looked_at = []
+    match_counts = []
 
-    def everything(rules, piece, _ends):
+    def scan_complete_text(rules, piece, _ends):
         seen = triggers.scan_triggers(rules, piece.text)
-        looked_at.extend(map(len, seen.values()))
+        match_counts.extend(map(len, seen.values()))
         return seen
 
-    monkeypatch.setattr(detect, "scan_changed_text", everything)
+    monkeypatch.setattr(detect, "scan_changed_text", scan_complete_text)
     ruleset().hitless_ranges.clear()
     assert found == [{reveal(hit.secret) for hit in find(ruleset(), text)} for text in texts]
-    assert sum(map(len, found)) > 100 < sum(looked_at)
+    assert sum(map(len, found)) > 100 < sum(match_counts)
 
 
 @pytest.mark.parametrize("row", range(7))
-def test_a_key_that_begins_far_before_an_escape_is_told_once_and_decoded(row):
-    lines = wrapped(drawn(BASE62, 640, "far").encode(), 64).split(b"\n")
+def test_a_key_that_begins_far_before_an_escape_is_reported_once_and_decoded(row):
+    lines = wrap(drawn(BASE62, 640, "far").encode(), 64).split(b"\n")
     key = [b"-----BEGIN RSA PRIVATE KEY-----", *lines, b"-----END RSA PRIVATE KEY-----"]
     written = [
         *key[: row + 1],
@@ -519,13 +523,13 @@ def test_a_key_that_begins_far_before_an_escape_is_told_once_and_decoded(row):
         ("url=postgres%3A%2F%2Fcrm:Kaffee%40um9@pg.corp%2Fcrm", "Kaffee@um9"),
     ],
 )
-def test_a_password_in_an_address_is_told_once_and_with_the_escapes_that_addresses_have(text, value):
+def test_a_password_in_a_url_keeps_its_percent_escapes(text, value):
     (hit,) = hits(text)
     assert reveal(hit.secret) == value
 
 
 @pytest.mark.parametrize("away", [0, 1, 20])
-def test_what_decoding_left_as_it_was_is_not_looked_at_again(monkeypatch, away):
+def test_lines_without_decoded_characters_are_not_scanned_again(monkeypatch, away):
     near = b'password = "k%sx"\ntoken = "ghp_%s"\n' % (b"0" * 10, b"a" * 36)
     data = b'text = "\\u0041"\n' + b"# nothing\n" * away + near * 20
     kept = []

@@ -1,4 +1,4 @@
-"""Packages of Linux distributions are unpacked, and a damaged one is still looked at."""
+"""Packages of Linux distributions are unpacked; damaged packages are still scanned."""
 
 import gzip
 import lzma
@@ -25,6 +25,7 @@ HIDDEN = WORDS + b"token = " + TOKEN + b"\n"
 
 
 def ar(members: dict[str, bytes]) -> bytes:
+    """Return an ar archive, as a deb is, with these members."""
     out = b"!<arch>\n"
     for name, content in members.items():
         out += (
@@ -36,17 +37,19 @@ def ar(members: dict[str, bytes]) -> bytes:
 
 
 def cpio(members: dict[str, bytes]) -> bytes:
+    """Return a cpio archive with these members."""
     out = b""
     for number, (name, content) in enumerate([*members.items(), ("TRAILER!!!", b"")]):
-        called = name.encode() + b"\0"
-        fields = (number, 0o100644, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(called), 0)
-        out += b"070701" + b"".join(b"%08x" % field for field in fields) + called
+        name_field = name.encode() + b"\0"
+        fields = (number, 0o100644, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name_field), 0)
+        out += b"070701" + b"".join(b"%08x" % field for field in fields) + name_field
         out += bytes(-len(out) % 4) + content
         out += bytes(-len(out) % 4)
     return out
 
 
 def rpm(payload: bytes, script: bytes = b"") -> bytes:
+    """Return an rpm with this payload, and with `script` in its header."""
     lead = b"\xed\xab\xee\xdb\3\0" + bytes(90)
     signature = b"\x8e\xad\xe8\1" + struct.pack(">LLL", 0, 1, 3) + bytes(16 + 3)
     header = b"\x8e\xad\xe8\1" + struct.pack(">LLL", 0, 1, len(script)) + bytes(16) + script
@@ -73,7 +76,7 @@ PACKAGES = {
 
 
 @pytest.mark.parametrize(("data", "name"), PACKAGES.values(), ids=PACKAGES)
-def test_what_a_package_installs_is_read_under_its_name(data, name):
+def test_the_files_of_a_package_are_scanned_with_their_names(data, name):
     assert needs_unpacking(data)
     found = scan_content(ruleset(), data, Confidence.MEDIUM)
     assert [(inner, reveal(hit.secret).encode(), hit.line, hit.column) for inner, hit in found.hits] == [
@@ -82,13 +85,13 @@ def test_what_a_package_installs_is_read_under_its_name(data, name):
     assert found.gaps == []
 
 
-def test_a_script_of_an_rpm_is_read():
+def test_the_scripts_of_an_rpm_are_scanned():
     data = rpm(gzip.compress(cpio({"a": b"x"})), b"\0echo " + TOKEN + b"\0")
     assert [inner for inner, _ in scan_content(ruleset(), data, Confidence.MEDIUM).hits] == [""]
 
 
 @pytest.mark.parametrize("data", [DEB, rpm(gzip.compress(cpio(FILES))), cpio(FILES)])
-def test_one_that_ends_early_is_told(data):
+def test_a_truncated_package_is_a_gap_and_read_up_to_its_end(data):
     for cut in (10, len(data) // 2, len(data) - 90):
         budget = UnpackBudget()
         found = list(unpack_texts(data[:-cut], budget))
@@ -96,7 +99,7 @@ def test_one_that_ends_early_is_told(data):
         assert budget.gaps
 
 
-def test_what_only_begins_like_one_is_read_as_it_is():
+def test_a_file_that_only_begins_like_a_package_is_scanned_as_it_is():
     for head in (
         b"!<arch>\ndebian-binary",
         b"\xed\xab\xee\xdb\3\0",
@@ -109,7 +112,7 @@ def test_what_only_begins_like_one_is_read_as_it_is():
     assert not needs_unpacking(b"]" + b"\0" * 40 + TOKEN)
 
 
-def test_a_long_member_is_cut_and_told(monkeypatch):
+def test_a_member_that_is_too_large_is_cut_off_with_a_gap(monkeypatch):
     monkeypatch.setattr(archive_members, "MAX_MEMBER_BYTES", 1_000)
     found = list(unpack_texts(cpio({"a": b"x" * 5_000}), budget := UnpackBudget()))
     assert [(name, len(text)) for name, text in found] == [("a", 1_001)]
@@ -122,7 +125,7 @@ def test_a_long_member_is_cut_and_told(monkeypatch):
     st.lists(st.tuples(st.integers(0, 1500), st.integers(0, 255)), max_size=6),
     st.integers(0, 400),
 )
-def test_no_damage_is_a_crash_or_goes_unsaid(kind, changes, cut):
+def test_damaged_packages_yield_texts_or_gaps_and_never_crash(kind, changes, cut):
     data = bytearray(PACKAGES[kind][0])
     for at, value in changes:
         data[at % len(data)] = value
@@ -130,7 +133,7 @@ def test_no_damage_is_a_crash_or_goes_unsaid(kind, changes, cut):
     assert found or budget.gaps
 
 
-def test_a_bundle_of_git_is_told():
+def test_a_git_bundle_is_a_gap():
     data = b"# v2 git bundle\n%040x refs/heads/main\n\nPACK\0\0\0\2" % 7 + random.Random(1).randbytes(200)
     assert scan_content(ruleset(), data, Confidence.MEDIUM).gaps == [
         "archive: cannot be unpacked, git bundle is not supported"

@@ -82,7 +82,7 @@ def _read_tar(data: bytes, budget: UnpackBudget) -> Members:
                 yield member.name, b""  # lets `unpack_texts` check the limits and stop
         end = archive.offset
     if data[end : end + _TAR_BLOCK_BYTES].strip(b"\0"):
-        budget.gaps.append("archive: damaged, only the beginning was unpacked")
+        budget.gaps.append("archive: damaged, only a part was unpacked")
         budget.count("archive", data[end:])
         yield "", RawBytes(blank(data[:end]) + data[end:])
     elif rest := data[end:].lstrip(b"\0"):

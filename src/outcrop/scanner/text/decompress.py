@@ -11,7 +11,7 @@ from outcrop.scanner.text.archive_members import READ_ERRORS, Members, RawBytes,
 # are small, since a file may have very many small streams.
 _FIRST_STEP_BYTES, _MAX_STEP_BYTES = 1 << 9, 1 << 16
 _LZMA_MEMORY = 256 << 20
-_DAMAGED = "damaged, only the beginning was read"
+_DAMAGED = "damaged, only a part was unpacked"
 
 
 class _DamagedError(ValueError):
