@@ -1,4 +1,4 @@
-"""Passwords that a program drew from all that a keyboard has: they have the marks of code, of templates and of calls."""
+"""Generated passwords with symbols are found, though they look like code, templates and calls."""
 
 import random
 import string
@@ -9,33 +9,33 @@ from outcrop.domain.finding import Confidence
 from outcrop.scanner.generic.score import looks_generated_with_symbols
 from tests.support.rulesets import hits, values
 
-SIGNS = "!#$%&()*+,-./:;<=>?@[]^_{|}~"  # all but quotes and backslash
-OF_A_SHELL = "!@#$%^&*()_+-="
+SYMBOLS = "!#$%&()*+,-./:;<=>?@[]^_{|}~"  # all but quotes and backslash
+SHELL_SYMBOLS = "!@#$%^&*()_+-="
 
 
-def passwords(signs: str, length: int, count: int = 200) -> list[str]:
-    chance = random.Random(f"{signs} {length}")
+def passwords(symbols: str, length: int, count: int = 200) -> list[str]:
+    chance = random.Random(f"{symbols} {length}")
     return [
-        "".join(chance.choice(string.ascii_letters + string.digits + signs) for _ in range(length))
+        "".join(chance.choice(string.ascii_letters + string.digits + symbols) for _ in range(length))
         for _ in range(count)
     ]
 
 
 @pytest.mark.parametrize(
-    ("way", "signs", "least"),
+    ("template", "symbols", "min_share"),
     [
-        ('password = "{}"', SIGNS, 0.9),
-        ("DB_PASSWORD='{}'", OF_A_SHELL, 0.9),
-        ('{{"client_secret": "{}"}}', SIGNS, 0.88),
-        ("DB_PASSWORD={}", OF_A_SHELL, 0.75),
-        ("  password: {}", SIGNS, 0.55),
+        ('password = "{}"', SYMBOLS, 0.9),
+        ("DB_PASSWORD='{}'", SHELL_SYMBOLS, 0.9),
+        ('{{"client_secret": "{}"}}', SYMBOLS, 0.88),
+        ("DB_PASSWORD={}", SHELL_SYMBOLS, 0.75),
+        ("  password: {}", SYMBOLS, 0.55),
     ],
 )
 @pytest.mark.parametrize("length", [12, 16, 24])
-def test_they_are_told_whole(way, signs, least, length):
-    drawn = passwords(signs, length)
-    found = values("\n".join(way.format(value) for value in drawn) + "\n")
-    assert len(set(drawn) & set(found)) >= least * len(drawn)
+def test_generated_passwords_are_reported_completely(template, symbols, min_share, length):
+    drawn = passwords(symbols, length)
+    found = values("\n".join(template.format(value) for value in drawn) + "\n")
+    assert len(set(drawn) & set(found)) >= min_share * len(drawn)
 
 
 @pytest.mark.parametrize(
@@ -58,22 +58,22 @@ def test_they_are_told_whole(way, signs, least, length):
         "  --ftp-password=MẬT-KHẨU     dùng mật khẩu",
     ],
 )
-def test_what_is_written_with_such_marks_is_none(text):
+def test_code_and_templates_with_symbols_are_no_passwords(text):
     assert hits(text) == []
 
 
-def test_a_bracket_that_was_opened_before_the_name_is_not_its_own():
+def test_a_bracket_that_was_opened_before_the_name_ends_the_value():
     assert values("f(a, password=Wint3r!Oslo22)\n") == ["Wint3r!Oslo22"]
     assert values("- {name: crm, password: k8#Lm2Zx9v}\n") == ["k8#Lm2Zx9v"]
 
 
-def test_a_value_without_end_takes_no_time():
+def test_a_value_of_any_length_takes_little_time():
     assert hits("password=" + "aB3$(" * 100_000, Confidence.LOW) == []
     assert hits("x-y password=" + "(aB3$" * 100_000 + "\n-password=a-b{c", Confidence.LOW) == []
 
 
 @pytest.mark.parametrize("text", ["aB3$", "ALLUPPER$1#2", "alllower$1#2", "Hello-World-12", "aB3$k9#Zé"])
-def test_what_is_too_short_or_of_one_case_or_of_words_is_not_drawn(text):
+def test_short_values_one_case_and_words_do_not_look_generated(text):
     assert not looks_generated_with_symbols(text)
 
 
@@ -86,5 +86,5 @@ def test_what_is_too_short_or_of_one_case_or_of_words_is_not_drawn(text):
         "\\-\\-set\\-credential=firstboot\\&.locale:de_DE\\&.UTF\\-8 ",
     ],
 )
-def test_what_says_that_there_is_none_or_where_it_is_is_none(text):
+def test_negations_hosts_and_prose_are_no_passwords(text):
     assert hits(text) == []

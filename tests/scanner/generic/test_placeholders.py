@@ -1,4 +1,4 @@
-"""What only stands for a credential is told apart, and nothing random is taken for it."""
+"""Placeholders are recognised, and no random token is taken for a placeholder."""
 
 import random
 import string
@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from outcrop.scanner.generic.placeholders import is_placeholder
 from outcrop.scanner.patterns.entropy import bits_per_character, has_entropy
 
-STAND_INS = [
+PLACEHOLDERS = [
     *r"""
         password PASSWORD pass passwd user secret Secret token key password1 testpass my_password db-password
-        my-secret-token your-api-key YOUR_API_KEY_HERE yourpassword changeme CHANGE_ME_NOW change-it dummy placeholder
+        my-secret-token your-api-key YOUR_API_KEY_HERE yourpassword changeme CHANGE_ME_NOW change-it dummy
+        placeholder
         <password> ${DB_PASS} prefix-${DB_PASS} $DB_PASS $(cat) {{password}} {password} {0} {} %s
         %(password)s %PASSWORD% #{password} <%=password%> [PASSWORD] @password@ __PASSWORD__ \(password)
         xxxx xxxxxxxxxxxx **** a****z ... abc...xyz ######## ________ -------- aaaaaaaa abababababab
@@ -26,22 +27,23 @@ STAND_INS = [
     "put your unique phrase here",
 ]
 CREDENTIALS = """
-    hunter2 S3cr3t!pw S3cr3t!Passw0rd P@ssw0rd Passw0rd! Summer2023 letmein! correct-horse-battery MyS3cretPw! admin123 root:Tr0ub4dor
+    hunter2 S3cr3t!pw S3cr3t!Passw0rd P@ssw0rd Passw0rd! Summer2023 letmein! correct-horse-battery MyS3cretPw!
+    admin123 root:Tr0ub4dor
     $ecr3t! pa%24s p*ss**w Kaffee-um-9 swordfish {SHA}2jmj7l5rSw0yVb/vlWAYkK/YBwk= password!#@498 password123
 """.split()  # noqa: SIM905
 
 
-@pytest.mark.parametrize("value", STAND_INS)
-def test_a_stand_in_is_told_apart(value):
+@pytest.mark.parametrize("value", PLACEHOLDERS)
+def test_a_placeholder_is_recognised(value):
     assert is_placeholder(value)
 
 
 @pytest.mark.parametrize("value", CREDENTIALS)
-def test_a_weak_password_is_a_credential(value):
+def test_a_weak_password_is_no_placeholder(value):
     assert not is_placeholder(value)
 
 
-# In two pieces, so that no whole token stands here.
+# In two pieces, so that this file contains no complete token.
 PUBLISHED = [
     ("AKIAIOSFODNN7", "EXAMPLE"),
     ("wJalrXUtnFEMI/K7MDENG/", "bPxRfiCYEXAMPLEKEY"),
@@ -59,17 +61,17 @@ PUBLISHED = [
 
 
 @pytest.mark.parametrize("pieces", PUBLISHED)
-def test_what_issuers_print_in_their_documentation_is_no_credential(pieces):
+def test_an_example_of_an_issuers_documentation_is_a_placeholder(pieces):
     assert is_placeholder("".join(pieces))
 
 
-def test_bytes_with_every_bit_are_a_run_of_strokes_in_base64():
+def test_a_run_of_slashes_in_base64_is_no_placeholder():
     assert not is_placeholder("k8sq0Lm2Zx9v" + "/" * 10 + "wEaCXVzLW8d")
     assert is_placeholder("/" * 12)
     assert is_placeholder("k8sq0Lm2Zx9v" + "k" * 10 + "wEaCXVzLW8d")
 
 
-def test_a_key_block_with_an_ellipsis_is_cut_short():
+def test_a_key_block_with_an_ellipsis_is_a_placeholder():
     body = "MIIEvQIBADANBgkqhkiG9w0BAQEF"
     assert is_placeholder(f"-----BEGIN PRIVATE KEY-----\n{body}\n...\n-----END PRIVATE KEY-----")
     assert not is_placeholder(f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----")
@@ -88,7 +90,7 @@ def test_a_key_block_with_an_ellipsis_is_cut_short():
         string.digits,
     ],
 )
-def test_a_random_token_is_never_a_stand_in(alphabet):
+def test_a_random_token_is_no_placeholder(alphabet):
     chance = random.Random(alphabet)
     tokens = ("".join(chance.choices(alphabet, k=chance.randint(20, 88))) for _ in range(20_000))
     assert sum(map(is_placeholder, tokens)) < 4
@@ -98,5 +100,5 @@ def test_a_random_token_is_never_a_stand_in(alphabet):
     st.text("ab01Zé-", max_size=60) | st.text("abcdefgxxxxxxxx", max_size=50) | st.text(max_size=40),
     st.sampled_from([0.5, 2.5, 3.0, 3.5, 4.0, 4.5]),
 )
-def test_a_value_is_random_where_its_entropy_says_so(value, bits):
+def test_has_entropy_compares_the_bits_per_character(value, bits):
     assert has_entropy(value, bits) == (bits_per_character(value) >= bits)

@@ -1,4 +1,4 @@
-"""What manuals, logs, licences, translations and lists of packages are full of, and what looks the same and is a credential."""
+"""Manuals, logs, licences, translations and lists of packages have no findings; similar credentials do."""
 
 import pytest
 
@@ -17,11 +17,11 @@ SECRET = drawn(BASE64, 40, "beside prose")
         "    --- PASS: TestSome/of_x86-64_9 (0.00s)\nPASS\n",
     ],
 )
-def test_how_a_test_ended_is_no_password(text):
+def test_the_result_of_a_test_is_no_password(text):
     assert values(text) == []
 
 
-def test_a_password_among_other_data_is_one_though_it_is_called_pass():
+def test_a_password_named_pass_beside_a_user_is_found():
     assert values("USER: crm\nPASS: kq8-Zw2v\n\nUSER: ops\nPASS: pW7!xkqz\n") == ["kq8-Zw2v", "pW7!xkqz"]
 
 
@@ -36,7 +36,7 @@ def test_a_password_among_other_data_is_one_though_it_is_called_pass():
         "    --ask-password -user=foo --password --inputbox\n",
     ],
 )
-def test_what_manuals_call_an_argument_is_none(text):
+def test_the_name_of_an_argument_in_a_manual_is_no_password(text):
     assert values(text) == []
 
 
@@ -58,7 +58,7 @@ def test_what_manuals_call_an_argument_is_none(text):
         "PWD=/home/crm/Project9/x\n",
     ],
 )
-def test_what_documents_and_settings_of_a_system_say_is_none(text):
+def test_documents_and_system_settings_have_no_findings(text):
     assert values(text) == []
 
 
@@ -70,11 +70,11 @@ def test_what_documents_and_settings_of_a_system_say_is_none(text):
         "login.password=\\u30D1\\u30B9\\u30EF\\u30FC\\u30C9\n",
     ],
 )
-def test_a_translation_is_none_though_its_letters_are_escaped(text):
+def test_a_translation_in_unicode_escapes_is_no_password(text):
     assert values(text) == []
 
 
-def test_an_escaped_sign_in_a_password_leaves_it_one():
+def test_a_password_may_contain_an_escape():
     assert values('"password": "kq8\\u0026Zw2v!x"') == ["kq8\\u0026Zw2v!x"]
 
 
@@ -98,11 +98,11 @@ def test_an_escaped_sign_in_a_password_leaves_it_one():
         "for (let pass = 0;pass < MAX_PASSES; pass++)\n",
     ],
 )
-def test_what_code_calls_so_is_none(text):
+def test_names_in_code_are_no_passwords(text):
     assert values(text) == []
 
 
-def test_a_value_in_sql_may_stand_in_the_line_after_its_user():
+def test_a_password_in_sql_may_be_in_the_line_after_its_user():
     assert values("CREATE USER crm\n  IDENTIFIED BY 'Wint3r!Oslo';\n") == ["Wint3r!Oslo"]
 
 
@@ -116,12 +116,12 @@ def test_a_value_in_sql_may_stand_in_the_line_after_its_user():
         f"aws_managed_rules.json.gz,sha256=BS-{SECRET.replace('+', 'x').replace('/', 'y')},24366",
     ],
 )
-def test_a_path_a_name_and_a_digest_are_no_key_of_the_issuer_beside_them(path):
+def test_a_path_a_name_and_a_digest_beside_an_issuer_are_no_key(path):
     assert values(path) == []
 
 
-def test_random_values_are_not_spelled():
-    drawn_values = [drawn(BASE64, 20 + number % 21, number) for number in range(2_000)]
-    assert sum(map(is_made_of_words, drawn_values)) <= 1
-    assert not is_made_of_words("0123456789abcdef" * 2), "hexadecimal digits spell nothing"
+def test_random_values_are_not_made_of_words():
+    random_values = [drawn(BASE64, 20 + number % 21, number) for number in range(2_000)]
+    assert sum(map(is_made_of_words, random_values)) <= 1
+    assert not is_made_of_words("0123456789abcdef" * 2), "hexadecimal digits are no words"
     assert is_made_of_words("com/AmazonS3/latest/dev/UploadingObjects")
