@@ -31,7 +31,7 @@ for name in [name for name in os.environ if name.startswith("OUTCROP_")]:
     del os.environ[name]  # the machine's own settings are not the tests'
 os.environ.pop(
     "PYTHONDONTWRITEBYTECODE", None
-)  # commands that tests start would read all of the code anew, each time
+)  # otherwise every command that a test starts would compile all modules
 signal.signal(
     signal.SIGINT, signal.default_int_handler
 )  # a shell has it ignored by what runs in its background

@@ -1,4 +1,4 @@
-"""The receiver's library: what it believes, what it refuses, and that openssl and a shell come to the same."""
+"""The library for receivers: accepted and rejected requests, and the same signature from openssl."""
 
 import base64
 import hmac

@@ -106,7 +106,7 @@ class Stage:
     def ask(
         self, method: str, target: str, headers: dict[str, str] | None = None, body: Any = None, **how: Any
     ) -> Answer:
-        """Send the target as it is, with the account's key unless told otherwise."""
+        """Send the target unchanged, by default with the account's key."""
         connection = http.client.HTTPConnection(*self.address, timeout=10)
         began = time.monotonic()
         try:
@@ -284,7 +284,7 @@ def test_a_page_of_scan_runs_of_any_size_is_empty(stage: Stage, page: int) -> No
 
 @pytest.mark.parametrize("path", ["/findings?page=", "/findings?q=settings&page=", "/scans?page="])
 @pytest.mark.parametrize("digits", [1000, 1001, 4300])
-def test_a_page_of_thousands_of_digits_is_empty_and_told_to_the_last_one(
+def test_a_page_of_thousands_of_digits_is_empty_and_reported_to_the_last_one(
     stage: Stage, path: str, digits: int
 ) -> None:
     number = "1" + "2" * (digits - 2) + "3"
@@ -600,11 +600,11 @@ def test_a_moment_beyond_the_calendar_is_an_answer_too(stage: Stage, value: str)
 
 @pytest.mark.parametrize("form", ["{}=", "{}"])
 def test_an_empty_value_is_a_parameter_error_but_for_texts(stage: Stage, form: str) -> None:
-    whole = stage.get("/findings").json
+    complete = stage.get("/findings").json
     for name in LIST:
         answer = stage.get(f"/findings?{form.format(name)}")
         if name in {"q", "service"}:
-            assert answer.json == whole
+            assert answer.json == complete
         else:
             only(answer, 422, "query", name)
     for name in SCANS:
@@ -836,7 +836,7 @@ def test_a_body_saves_no_refused_request(stage: Stage, kind: str) -> None:
     assert stage.ask("POST", "/api/v1/findings", headers, body).status == 405
 
 
-def test_a_client_that_waits_to_be_told_to_continue_is_answered(fresh: Stage) -> None:
+def test_a_client_that_expects_100_continue_is_answered(fresh: Stage) -> None:
     raw = f"POST /api/v1/findings/{fresh.id}/resolve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {fresh.tenant.key}\r\n"
     raw += "Expect: 100-continue\r\nContent-Length: 5\r\nConnection: close\r\n\r\n"
     assert fresh.send(raw.encode()).json == {"data": {"id": fresh.id, "status": "resolved"}}

@@ -1,4 +1,4 @@
-"""What every request passes: its id, the log, faults that are told without detail, and a database that goes away and comes back."""
+"""The middleware: request id, log, internal errors without detail, and a database that stops and returns."""
 
 import json
 import os
@@ -159,7 +159,7 @@ def test_a_clients_own_request_id_is_not_taken_over(backend: Backend) -> None:
 
 
 def fails_with_500(answer: httpx.Response) -> str:
-    """Give the request id of a 500 that tells nothing else."""
+    """Return the request id of a 500 response that contains no other detail."""
     assert answer.status_code == 500
     assert answer.headers["Content-Type"] == "application/json"
     body = answer.json()
@@ -169,7 +169,7 @@ def fails_with_500(answer: httpx.Response) -> str:
     return str(body["request_id"])
 
 
-def test_a_fault_is_told_by_its_request_id_alone_and_logged_under_it(
+def test_a_fault_is_reported_by_its_request_id_alone_and_logged_under_it(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # "500: server-side fault"
@@ -191,8 +191,10 @@ def test_a_fault_is_told_by_its_request_id_alone_and_logged_under_it(
             line for line in logs if line["event"] == "request_failed" and line["request_id"] == request_id
         ]
         assert (failed["log_level"], failed["error"]) == ("error", "RuntimeError")
-        (told,) = [line for line in logs if line["event"] == "request" and line["request_id"] == request_id]
-        assert told["status"] == 500
+        (reported,) = [
+            line for line in logs if line["event"] == "request" and line["request_id"] == request_id
+        ]
+        assert reported["status"] == 500
     assert tenant.get(f"/findings/{UNKNOWN}").status_code == 404
 
 
@@ -342,7 +344,7 @@ def until(seconds: float, condition: Callable[[], bool], every: float = 0.05) ->
 
 
 def listens(port: int) -> bool:
-    """Whether something answers there, be it only by asking for TLS."""
+    """Whether a server answers there, even if only with a TLS request."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as sock:
         sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         readable, _, _ = select.select([sock], [], [], 1)
@@ -433,10 +435,10 @@ def test_the_log_holds_neither_query_strings_nor_keys(backend: Backend, tmp_path
             for line in log.splitlines()
             if line.startswith("{") and "request_id" in (entry := json.loads(line))
         }
-        told = [entries[answer.headers["X-Request-Id"]] for answer in answers]
-        assert [entry["status"] for entry in told] == [answer.status_code for answer in answers]
-        assert [entry["method"] for entry in told[:12]] == [method for method, _, _ in asked]
-        assert [entry["path"] for entry in told[:12]] == [path.partition("?")[0] for _, path, _ in asked]
+        reported = [entries[answer.headers["X-Request-Id"]] for answer in answers]
+        assert [entry["status"] for entry in reported] == [answer.status_code for answer in answers]
+        assert [entry["method"] for entry in reported[:12]] == [method for method, _, _ in asked]
+        assert [entry["path"] for entry in reported[:12]] == [path.partition("?")[0] for _, path, _ in asked]
 
 
 def test_a_path_cannot_forge_a_line_of_the_log(backend: Backend, tmp_path: Path) -> None:
@@ -524,7 +526,7 @@ class Away:
         return pid not in processes_in(self.folder)
 
     def restart(self) -> None:
-        """Start the server again; whoever uses it already keeps it running."""
+        """Start the server again; processes that use it keep it running."""
         with embedded_postgres(self.folder):
             pass
 
@@ -652,7 +654,7 @@ def test_no_change_is_half_done_when_the_database_crashes_under_it(there: Away) 
 
 
 async def insert(db: Any, account_id: int, ids: list[str]) -> None:
-    """Write plain findings; this database's keys are not at hand."""
+    """Write findings without credentials: the keys of this database are unknown here."""
     for id_ in ids:
         await db.execute(
             """INSERT INTO findings (account_id, id, status, validation_status, validation_confidence, validation_detail, composite_score,

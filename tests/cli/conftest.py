@@ -36,7 +36,7 @@ Outcrop = Callable[..., Ran]
 
 
 @pytest.fixture(scope="session")
-def house(cluster: str, worker_id: str) -> tuple[str, list[str]]:
+def service(cluster: str, worker_id: str) -> tuple[str, list[str]]:
     """A database of this worker's commands, and the tables that a new one has empty."""
     url = new_database(cluster, f"cli_{worker_id}")
 
@@ -58,9 +58,9 @@ def house(cluster: str, worker_id: str) -> tuple[str, list[str]]:
 
 
 @pytest.fixture
-def environment(house: tuple[str, list[str]], tmp_path: Path) -> dict[str, str]:
+def environment(service: tuple[str, list[str]], tmp_path: Path) -> dict[str, str]:
     """A database as it is when it is new, and an empty data folder."""
-    url, tables = house
+    url, tables = service
     with psycopg.connect(url) as db:
         db.execute("SET session_replication_role = replica")  # in any order, the audit trail too
         db.execute("; ".join(f"DELETE FROM {table}" for table in tables))

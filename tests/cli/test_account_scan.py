@@ -43,7 +43,7 @@ def newest(there: House) -> dict[str, Any]:
 
 
 def looking(there: House) -> str:
-    """Wait until a run looks at a source; give the run's id."""
+    """Wait until a run scans a source; return the run's id."""
     until(
         lambda: there.backend.sql("SELECT 1 FROM scan_sources WHERE status = 'running' AND source <> 'plan'"),
         "a look at a source",

@@ -40,7 +40,7 @@ def file(outcrop: Outcrop, tmp_path: Path) -> Path:
     return tmp_path / "it.backup"
 
 
-def test_a_backup_tells_what_it_holds_and_what_it_does_not(
+def test_a_backup_shows_what_it_holds_and_what_it_does_not(
     outcrop: Outcrop, environment: dict[str, str], file: Path, tmp_path: Path
 ) -> None:
     made = outcrop("backup", "again.backup", "--json").json
@@ -87,9 +87,9 @@ def test_what_is_restored_is_served_by_every_command(outcrop: Outcrop, file: Pat
         if line["action"] == "database.restore"
     ]
     assert (line["actor"], line["outcome"], line["detail"]["made_at"]) == ("operator", "ok", done["made_at"])
-    again = outcrop("restore", "it.backup", OUTCROP_DATABASE_URL=other)
-    assert (again.code, again.out) == (2, "")
-    assert again.err.startswith("outcrop: the database is not empty: restore into a new one")
+    second = outcrop("restore", "it.backup", OUTCROP_DATABASE_URL=other)
+    assert (second.code, second.out) == (2, "")
+    assert second.err.startswith("outcrop: the database is not empty: restore into a new one")
 
 
 def test_wrong_calls_are_one_line_each_and_leave_nothing(
@@ -214,8 +214,8 @@ def test_a_restore_that_is_broken_off_leaves_an_empty_database(
                 "the dead command's connection to be gone",
             )
         assert tables(other) == set()
-    told = outcrop("restore", "it.backup", OUTCROP_DATABASE_URL=other).out.splitlines()[-1]
-    assert told.startswith("Keys, members and passwords are as of 20")
+    reported = outcrop("restore", "it.backup", OUTCROP_DATABASE_URL=other).out.splitlines()[-1]
+    assert reported.startswith("Keys, members and passwords are as of 20")
 
 
 def test_a_disk_that_is_full_is_one_line_and_leaves_no_file(

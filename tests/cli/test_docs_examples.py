@@ -1,4 +1,4 @@
-"""Every shell example of the papers runs as it stands there; what is to be filled in is filled in with something real."""
+"""Every shell example of the documents runs unchanged; placeholders are filled in with real values."""
 
 import json
 import re
@@ -39,7 +39,7 @@ ELSEWHERE = {
 
 
 def examples(text: str) -> list[str]:
-    """Give the shell lines of a paper: indented, with the prompt or without."""
+    """Return the shell commands of a document: indented lines, with or without a prompt."""
     lines = re.findall(r"^ {4}(?:\$ )?((?:printf [^|\n]+\| )?outcrop [^\n]+)$", text, re.MULTILINE)
     return [re.sub(r"\s{2,}#.*", "", line).strip() for line in lines]
 
@@ -48,7 +48,7 @@ def spelled_out(line: str) -> list[str]:
     """Write a line with everything that it says may stand there, once for each of the values that it offers."""
     line = line.replace("[", "").replace("]", "")
     offered = re.search(r"(?<= )[\w-]+(?:\|[\w-]+)+", line)
-    return [line.replace(offered[0], one) for one in offered[0].split("|")] if offered else [line]
+    return [line.replace(offered[0], finding) for finding in offered[0].split("|")] if offered else [line]
 
 
 PAPER = {name: examples((ROOT / "docs" / f"{name}.md").read_text()) for name in PAPERS}
@@ -66,10 +66,10 @@ def test_no_paper_with_examples_is_left_out() -> None:
     "line", [line for lines in PAPER.values() for line in lines if line.split()[1] in ENDLESS]
 )
 def test_a_command_that_goes_on_has_the_options_of_its_example(outcrop, line):
-    told = outcrop(line.split()[1], "--help")
-    assert told.code == 0
+    reported = outcrop(line.split()[1], "--help")
+    assert reported.code == 0
     for option in re.findall(r"--[a-z-]+", line):
-        assert option in told.out
+        assert option in reported.out
 
 
 def test_every_other_example_runs(outcrop, environment, tmp_path, subtests):
@@ -101,10 +101,10 @@ def test_every_other_example_runs(outcrop, environment, tmp_path, subtests):
         for line in lines
         if line.split()[1] not in ENDLESS and line not in ELSEWHERE
     ]:
-        for one in spelled_out(line)[
+        for finding in spelled_out(line)[
             : 2 if " import " in line else None
         ]:  # tests/services/test_import_formats.py has the others
-            words = shlex.split(one.partition(" > ")[0].rpartition("| ")[2])[1:]
+            words = shlex.split(finding.partition(" > ")[0].rpartition("| ")[2])[1:]
             kind = next((key for key in meant if " ".join(words).startswith(key)), "")
             fills = {
                 "SLUG": "acme",
@@ -115,5 +115,5 @@ def test_every_other_example_runs(outcrop, environment, tmp_path, subtests):
             if kind:
                 fills["ID"] = asked(meant[kind])
             ran = outcrop(*(fills.get(word, word) for word in words), stdin="x" * 40, OUTCROP_VALIDATE="off")
-            with subtests.test(one):
+            with subtests.test(finding):
                 assert ran.code in ({0, 1} if words[0] == "scan" else {0}), ran.err

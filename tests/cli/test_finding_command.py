@@ -67,7 +67,7 @@ def test_either_a_type_or_a_finding_is_given(outcrop, arguments):
     assert (ran.code, "give --type" in ran.err) == (2, True)
 
 
-def test_switched_off_nothing_is_asked_and_that_is_told(outcrop, finding):
+def test_switched_off_nothing_is_asked_and_that_is_reported(outcrop, finding):
     ran = outcrop("validate", "--account", "acme", "--finding", finding, OUTCROP_VALIDATE="off")
     assert (ran.code, ran.err) == (2, "outcrop: validation is switched off: OUTCROP_VALIDATE=off\n")
 
@@ -111,10 +111,14 @@ def test_from_a_run_to_another_verdict(outcrop, tmp_path):
         stand_in.respond = lambda _: FakeResponse(
             401, {"Content-Type": "application/json"}, b'{"message": "Bad credentials"}'
         )
-        again = outcrop(
+        second = outcrop(
             "validate", "--account", "acme", "--finding", new["target"], "--json", **settings
         ).json
-    assert (again["validation_status"], again["validation_confidence"], again["composite_score"] <= 15) == (
+    assert (
+        second["validation_status"],
+        second["validation_confidence"],
+        second["composite_score"] <= 15,
+    ) == (
         "invalid",
         "high",
         True,

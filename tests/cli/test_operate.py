@@ -27,7 +27,7 @@ def environment(cluster: str, tmp_path: Path, worker_id: str) -> dict[str, str]:
     }
 
 
-def test_the_version_is_told(outcrop: Outcrop) -> None:
+def test_the_version_is_reported(outcrop: Outcrop) -> None:
     ran = outcrop("--version")
     assert (ran.code, ran.out) == (0, f"outcrop {__version__}\n")
 

@@ -119,7 +119,7 @@ class TestCheck:
         assert rules("check", "good.toml") == Ran(0, "1 rules are valid\n", "")
         assert rules("check", "good.toml", "--json").json == {"rules": 1}
 
-    def test_a_bad_file_is_told_with_its_line(self, rules):
+    def test_a_bad_file_is_reported_with_its_line(self, rules):
         for more in ([], ["--json"]):
             ran = rules("check", "bad.toml", *more)
             assert (ran.code, ran.out) == (2, "")
@@ -143,7 +143,7 @@ class TestCheck:
         assert rules(command, "") == Ran(2, "", "outcrop: the path is empty\n")
 
     @pytest.mark.parametrize("command", ["check", "test"])
-    def test_the_id_of_a_built_in_rule_is_told_as_a_scan_does(self, rules, tmp_path, command):
+    def test_the_id_of_a_built_in_rule_is_reported_as_a_scan_does(self, rules, tmp_path, command):
         (tmp_path / "same.toml").write_text(GOOD.replace("acme_key", "github_pat_classic"))
         ran = rules(command, "same.toml")
         assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
@@ -153,7 +153,7 @@ class TestCheck:
         assert rules("check", module.BUILT_IN_RULES / "github.toml").code == 0
 
     @pytest.mark.parametrize("command", ["check", "test"])
-    def test_what_is_nested_too_deeply_is_told_in_one_line(self, rules, tmp_path, command):
+    def test_what_is_nested_too_deeply_is_reported_in_one_line(self, rules, tmp_path, command):
         (tmp_path / "deep.toml").write_text("x=" + "[" * 100_000)
         assert rules(command, "deep.toml") == Ran(2, "", "outcrop: deep.toml: is nested too deeply\n")
 
@@ -193,7 +193,7 @@ class TestTest:
     )
 
     @pytest.mark.parametrize(("old", "new", "reason"), FAULTS)
-    def test_what_does_not_hold_is_told(self, rules, tmp_path, old, new, reason):
+    def test_what_does_not_hold_is_reported(self, rules, tmp_path, old, new, reason):
         (tmp_path / "f.toml").write_text(GOOD.replace(old, new))
         ran = rules("test", "f.toml")
         assert ran.code == 2
@@ -243,7 +243,10 @@ class TestFindings:
             2,
             [{"id": "github_pat_classic", "high": 1, "medium": 0, "low": 1}],
         )
-        assert [(one["file_path"], one["line_number"], one["confidence"]) for one in found["findings"]] == [
+        assert [
+            (finding["file_path"], finding["line_number"], finding["confidence"])
+            for finding in found["findings"]
+        ] == [
             ("a.env", 1, "high"),
             ("a.env", 3, "low"),
         ]
@@ -252,7 +255,7 @@ class TestFindings:
         ran = look("--rules", "good.toml", "--rule", "acme_key")
         assert ran.out.endswith("1 findings in 2 files, 0.0 MB\nacme_key: 0 high, 0 medium, 1 low\n")
 
-    def test_what_is_wrong_is_told(self, look, rules):
+    def test_what_is_wrong_is_reported(self, look, rules):
         assert look("--rule", "none").err == "outcrop: --rule none: no such rule\n"
         assert rules("test", "nowhere").err == "outcrop: nowhere: no such file or directory\n"
 

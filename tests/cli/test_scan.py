@@ -69,7 +69,7 @@ class TestExitCodes:
     def test_a_target_that_is_not_there_and_the_others_are_still_scanned(self, scan):
         ran = scan("--json", "none", "src", "clean.txt")
         assert ran.code == 2
-        assert [one["file_path"] for one in ran.json] == ["a.py"]
+        assert [finding["file_path"] for finding in ran.json] == ["a.py"]
         assert ran.err == "outcrop: none: no such file or directory\n"
 
     @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ class TestExitCodes:
             (["ftp://user:pw@host/a"], "ftp://host/a: only https addresses can be cloned"),
         ],
     )  # fmt: skip
-    def test_a_wrong_call_is_told_on_standard_error_only(self, scan, arguments, message):
+    def test_a_wrong_call_is_reported_on_standard_error_only(self, scan, arguments, message):
         ran = scan(*arguments)
         assert ran.code == 2
         assert message in " ".join(ran.err.replace("│", " ").split())
@@ -139,10 +139,10 @@ class TestFormats:
     def test_json_is_one_list_and_nothing_else(self, scan):
         ran = scan("--json", ".")
         assert (ran.code, ran.err) == (1, "")
-        (one,) = ran.json
+        (finding,) = ran.json
         assert ran.out.count("\n") == 1
         shown = {
-            name: one[name]
+            name: finding[name]
             for name in (
                 "rule",
                 "confidence",
@@ -158,7 +158,7 @@ class TestFormats:
             "rule": "github_pat_classic", "confidence": "high", "file_path": "src/a.py", "line_number": 2, "column": 6,
             "source_type": "repo", "encoding": [], "parts": {},
         }  # fmt: skip
-        assert "secret" not in one
+        assert "secret" not in finding
         assert scan("--json", "clean.txt").out == "[]\n"
 
     def test_json_and_format_json_are_the_same_bytes(self, scan):
@@ -209,7 +209,7 @@ class TestFormats:
         assert sorted(uris) == sorted([uri, "src/a.py"])
 
     @pytest.mark.parametrize("output", ["table", "json", "jsonl", "sarif"])
-    def test_no_format_shows_a_credential_unless_told(self, scan, place, output):
+    def test_no_format_shows_a_credential_unless_requested(self, scan, place, output):
         (place / f"{OTHER}.txt").write_text(f"a {OTHER}")
         ran = scan("--format", output, ".")
         assert ran.code == 1
@@ -243,7 +243,7 @@ class TestOptions:
     def test_confidence(self, scan, place):
         (place / "w.txt").write_text(f"{WRONG}\npassword = 'Juni-9-Bergen!'\n")
         found = {
-            level: [one["rule"] for one in scan("--json", "--confidence", level, ".").json]
+            level: [finding["rule"] for finding in scan("--json", "--confidence", level, ".").json]
             for level in ("high", "medium", "low")
         }
         assert found["high"] == ["github_pat_classic"]
@@ -252,27 +252,31 @@ class TestOptions:
 
     def test_several_targets(self, scan, place):
         (place / "b.txt").write_text(OTHER)
-        assert [one["file_path"] for one in scan("--json", "src", "b.txt", "clean.txt").json] == [
+        assert [finding["file_path"] for finding in scan("--json", "src", "b.txt", "clean.txt").json] == [
             "a.py",
             "b.txt",
         ]
 
-    def test_the_current_folder_unless_told(self, scan):
+    def test_the_current_folder_unless_requested(self, scan):
         assert scan("--json").json == scan("--json", ".").json
 
     def test_standard_input(self, scan):
         ran = scan("--json", "-", stdin=f"a\nb {TOKEN}\n".encode())
-        assert [(one["file_path"], one["line_number"], one["column"]) for one in ran.json] == [("-", 2, 3)]
+        assert [
+            (finding["file_path"], finding["line_number"], finding["column"]) for finding in ran.json
+        ] == [("-", 2, 3)]
         assert ran.code == 1
         assert scan("-", stdin=b"").code == 0
         assert scan("-", stdin=b"x" * 1_500_000).out == "0 findings in 1 files, 1.5 MB\n"
 
-    def test_archives_are_opened_and_gaps_are_told(self, scan, place):
+    def test_archives_are_opened_and_gaps_are_reported(self, scan, place):
         with zipfile.ZipFile(place / "a.zip", "w") as archive:
             archive.writestr("b/c.txt", f"x\n{OTHER}\n")
         (place / "bad.zip").write_bytes(b"PK\x03\x04 rubbish")
         ran = scan("--json", ".")
-        assert ("a.zip!b/c.txt", 2) in [(one["file_path"], one["line_number"]) for one in ran.json]
+        assert ("a.zip!b/c.txt", 2) in [
+            (finding["file_path"], finding["line_number"]) for finding in ran.json
+        ]
         assert ran.err == "not scanned: bad.zip: archive: cannot be unpacked (BadZipFile)\n"
         assert scan(".").out.endswith("; 1 not scanned\n")
         notes = scan("--format", "sarif", ".").json["runs"][0]["invocations"][0]["toolExecutionNotifications"]
@@ -324,7 +328,9 @@ class TestOptions:
         )  # one file is compiled at once
         (tmp_path / "own.toml").write_text(OWN)
         (place / "b.txt").write_text(ACME)
-        assert [one["rule"] for one in scan("--json", "--rules", tmp_path / "own.toml", ".").json] == [
+        assert [
+            finding["rule"] for finding in scan("--json", "--rules", tmp_path / "own.toml", ".").json
+        ] == [
             "acme",
             "github_pat_classic",
         ]
@@ -342,7 +348,7 @@ class TestOptions:
         )
         (place / "b.txt").write_text(ACME)
         assert [
-            one["rule"] for one in scan("--json", "--gitleaks-config", tmp_path / "g.toml", ".").json
+            finding["rule"] for finding in scan("--json", "--gitleaks-config", tmp_path / "g.toml", ".").json
         ] == ["acme", "github_pat_classic"]
 
     def test_what_a_gitleaks_configuration_lets_pass_and_what_of_it_is_not_done(
@@ -364,7 +370,7 @@ class TestOptions:
         ):
             config.write_text(text)
             ran = scan("--json", "--gitleaks-config", config, ".")
-            assert ([one["file_path"] for one in ran.json], ran.err) == (found, "")
+            assert ([finding["file_path"] for finding in ran.json], ran.err) == (found, "")
         config.write_text("[[rules]]\nid = 'named'\npath = 'x'\n")
         ran = scan("--json", "--gitleaks-config", config, ".")
         assert (ran.code, ran.json) == (0, [])
@@ -384,17 +390,19 @@ class TestOptions:
     def test_type_folder_scans_the_files_of_a_repository(self, scan, place):
         commit(place)
         (place / "new.txt").write_text(OTHER)
-        assert [one["file_path"] for one in scan("--json", ".").json] == ["src/a.py"]
-        files = {one["file_path"] for one in scan("--json", "--type", "folder", ".").json}
+        assert [finding["file_path"] for finding in scan("--json", ".").json] == ["src/a.py"]
+        files = {finding["file_path"] for finding in scan("--json", "--type", "folder", ".").json}
         assert {"new.txt", "src/a.py"} <= files
 
     def test_staged_and_since(self, scan, place):
         commit(place)
         (place / "new.txt").write_text(OTHER)
         subprocess.run(["git", "-C", str(place), "add", "new.txt"], check=True)
-        assert [one["file_path"] for one in scan("--json", "--staged", ".").json] == ["new.txt"]
+        assert [finding["file_path"] for finding in scan("--json", "--staged", ".").json] == ["new.txt"]
         commit(place)
-        assert [one["file_path"] for one in scan("--json", "--since", "HEAD~1", ".").json] == ["new.txt"]
+        assert [finding["file_path"] for finding in scan("--json", "--since", "HEAD~1", ".").json] == [
+            "new.txt"
+        ]
         ran = scan("--json", "--since", "no-such-rev", ".")
         assert (ran.code, ran.out) == (2, "[]\n")
         assert len(scan("--json", "--no-cache", "--no-validate", ".").json) == 2
@@ -412,7 +420,7 @@ class TestBaseline:
         assert scan("--baseline", old, ".").code == 0
         (place / "src" / "a.py").write_text(f"# one\n# two\n# three\ny = ['{OTHER}', '{TOKEN}']\n")
         ran = scan("--json", "--reveal", "--baseline", old, ".")
-        assert [one["secret"] for one in ran.json] == [OTHER]
+        assert [finding["secret"] for finding in ran.json] == [OTHER]
         assert ran.code == 1
 
     @pytest.mark.parametrize("output", ["json", "jsonl", "sarif"])
@@ -442,7 +450,7 @@ class TestBaseline:
         old = tmp_path / "old"
         old.write_text(scan("--json", ".").out)
         (place / "b.txt").write_text(TOKEN)
-        assert [one["file_path"] for one in scan("--json", "--baseline", old, ".").json] == ["b.txt"]
+        assert [finding["file_path"] for finding in scan("--json", "--baseline", old, ".").json] == ["b.txt"]
 
     @pytest.mark.parametrize("output", ["json", "jsonl", "sarif"])
     def test_the_same_path_and_value_in_another_target_is_new(self, scan, place, tmp_path, output):
@@ -469,8 +477,10 @@ class TestBaseline:
         secret = "Juni-9-Bergen!"
         (place / "p.txt").write_text(f"password = '{secret}'\n")
         records = scan("--json", ".").json
-        assert fingerprints(scan("--format", "sarif", ".").json) == [one["fingerprint"] for one in records]
-        assert all(len(one["fingerprint"].split(":")[1]) == 5 for one in records)
+        assert fingerprints(scan("--format", "sarif", ".").json) == [
+            finding["fingerprint"] for finding in records
+        ]
+        assert all(len(finding["fingerprint"].split(":")[1]) == 5 for finding in records)
 
 
 def test_as_a_process(place, cache):
@@ -487,7 +497,10 @@ def test_as_a_process(place, cache):
         check=False,
     )
     assert ran.returncode == 1
-    assert [one["rule"] for one in json.loads(ran.stdout)] == ["datadog_api_key", "github_pat_classic"]
+    assert [finding["rule"] for finding in json.loads(ran.stdout)] == [
+        "datadog_api_key",
+        "github_pat_classic",
+    ]
     assert ran.stderr == b""
 
 
@@ -506,8 +519,8 @@ def test_progress_is_shown_where_it_can_be_taken_back(place, cache, term, shown)
         check=False,
     )
     os.set_blocking(main, False)
-    told = os.read(main, 10_000) if select.select([main], [], [], 0)[0] else b""
+    reported = os.read(main, 10_000) if select.select([main], [], [], 0)[0] else b""
     os.close(main)
     os.close(other)
-    assert (b"files" in told, bool(told)) == (shown, shown)
+    assert (b"files" in reported, bool(reported)) == (shown, shown)
     assert len(json.loads(ran.stdout)) == 1

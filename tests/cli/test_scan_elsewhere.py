@@ -1,4 +1,4 @@
-"""`outcrop scan` of what stands elsewhere, without an account: GitHub, gists, a commit, git over https, a web site."""
+"""`outcrop scan` of remote targets without an account: GitHub, gists, a commit, git over https, a site."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +31,8 @@ class Elsewhere:
 
     def found(self, *arguments: str) -> list[tuple[str, str, str]]:
         return sorted(
-            (one["secret"], one["source_type"], one["source_url"]) for one in self.scan(*arguments).json
+            (finding["secret"], finding["source_type"], finding["source_url"])
+            for finding in self.scan(*arguments).json
         )
 
 
@@ -69,8 +70,8 @@ def elsewhere(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> I
 def test_an_owner_is_every_public_repository(elsewhere):
     ran = elsewhere.scan("github:acme")
     assert [
-        (one["secret"], one["source_type"], one["repo_full_name"], one["source_visibility"])
-        for one in ran.json
+        (finding["secret"], finding["source_type"], finding["repo_full_name"], finding["source_visibility"])
+        for finding in ran.json
     ] == [(FIRST, "repo", "acme/shop", "public")]
     assert ran.code == 1
 
@@ -79,12 +80,12 @@ def test_gists_are_of_their_own_type(elsewhere):
     assert [(secret, kind) for secret, kind, _ in elsewhere.found("gists:jo")] == [(SECOND, "gist")]
 
 
-def test_a_commit_is_what_it_brought(elsewhere):
+def test_a_commit_is_what_it_changed(elsewhere):
     elsewhere.repo.commit({"b.py": f"y = '{SECOND}'\n"})
     sha = elsewhere.repo.git("rev-parse", "main")
     elsewhere.github.commits["acme/shop"].append(sha)
     ran = elsewhere.scan(f"https://api.git.example/acme/shop/commit/{sha}")
-    assert [one["secret"] for one in ran.json] == [SECOND], ran.err
+    assert [finding["secret"] for finding in ran.json] == [SECOND], ran.err
 
 
 def test_a_repository_elsewhere_is_cloned(elsewhere):
@@ -99,6 +100,6 @@ def test_a_web_page_is_crawled(elsewhere):
 def test_what_is_not_there_is_one_line_and_the_rest_is_scanned(elsewhere):
     ran = elsewhere.scan("github:nobody", "http://site.example/")
     assert ran.code == 2
-    assert [one["secret"] for one in ran.json] == [THIRD]
+    assert [finding["secret"] for finding in ran.json] == [THIRD]
     assert "github:nobody" in ran.err
     assert "Traceback" not in ran.err

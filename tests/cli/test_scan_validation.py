@@ -67,7 +67,8 @@ def test_each_credential_is_asked_about_once_and_every_place_has_the_verdict(sta
     ran = scan("--json", ".")
     assert (ran.code, ran.err) == (1, "")
     assert [
-        (one["file_path"], one["validation_status"], one["validation_confidence"]) for one in ran.json
+        (finding["file_path"], finding["validation_status"], finding["validation_confidence"])
+        for finding in ran.json
     ] == [
         ("a.py", "valid", "high"),
         ("b.py", "invalid", "high"),
@@ -84,7 +85,7 @@ def test_each_credential_is_asked_about_once_and_every_place_has_the_verdict(sta
     assert scan("--json", ".").out == ran.out, "the same answers give the same bytes"
 
 
-def test_every_format_tells_the_verdict_and_the_reason(stand_in, scan):
+def test_every_format_shows_the_verdict_and_the_reason(stand_in, scan):
     table = scan(".")
     assert table.out.splitlines()[0].split() == [
         "score",
@@ -109,7 +110,7 @@ def test_every_format_tells_the_verdict_and_the_reason(stand_in, scan):
 
 def test_only_what_is_valid_is_shown_and_what_is_left_out_is_counted(stand_in, scan, place):
     ran = scan("--json", "--only-valid", ".")
-    assert (ran.code, [one["file_path"] for one in ran.json]) == (1, ["a.py", "c.py"])
+    assert (ran.code, [finding["file_path"] for finding in ran.json]) == (1, ["a.py", "c.py"])
     assert ran.err == "not shown: 1 invalid\n"
     ran = scan("--json", "--only-valid", "b.py")
     assert (ran.code, ran.json) == (0, [])
@@ -120,7 +121,7 @@ def test_switched_off_nobody_is_asked(stand_in, scan, monkeypatch, arguments):
     if not arguments:
         monkeypatch.setenv("OUTCROP_VALIDATE", "off")
     ran = scan("--json", *arguments, ".")
-    assert {one["validation_status"] for one in ran.json} == {"unvalidated"}
+    assert {finding["validation_status"] for finding in ran.json} == {"unvalidated"}
     assert stand_in.requests == []
     table = scan(*arguments, ".").out
     assert table.splitlines()[0].split() == ["score", "rule", "place", "commit", "credential"]
@@ -153,7 +154,7 @@ def test_an_issuer_that_is_down_neither_fails_nor_holds_up_the_scan(stand_in, sc
     began = time.monotonic()
     ran = scan("--json", ".")
     assert ran.code == 1
-    assert {one["validation_status"] for one in ran.json} == {"unreachable"}
+    assert {finding["validation_status"] for finding in ran.json} == {"unreachable"}
     assert time.monotonic() - began < 20
     assert len(stand_in.requests) <= 30, "after some that were not answered it is left alone"
 
@@ -162,13 +163,13 @@ def test_a_limit_of_the_issuer_is_no_verdict_on_the_credential(stand_in, scan):
     stand_in.respond = lambda _: FakeResponse(429, {"Retry-After": "3600"})
     began = time.monotonic()
     ran = scan("--json", ".")
-    assert {(one["validation_status"], one["validation_detail"]["reason"]) for one in ran.json} == {
-        ("error", "the issuer's rate limit was reached")
-    }
+    assert {
+        (finding["validation_status"], finding["validation_detail"]["reason"]) for finding in ran.json
+    } == {("error", "the issuer's rate limit was reached")}
     assert time.monotonic() - began < 20
 
 
-def test_a_wrong_setting_is_told_in_one_line(stand_in, scan, monkeypatch):
+def test_a_wrong_setting_is_reported_in_one_line(stand_in, scan, monkeypatch):
     monkeypatch.setenv("OUTCROP_VALIDATE", "maybe")
     ran = scan(".")
     assert (ran.code, ran.out, len(ran.err.splitlines()), "OUTCROP_VALIDATE" in ran.err) == (2, "", 1, True)

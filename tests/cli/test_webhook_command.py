@@ -23,7 +23,7 @@ def webhook(outcrop: Outcrop) -> Outcrop:
     return run
 
 
-def test_a_webhook_is_saved_shown_saved_anew_and_removed(
+def test_a_webhook_is_saved_shown_saved_again_and_removed(
     webhook: Outcrop, outcrop: Outcrop, environment: dict[str, str]
 ) -> None:
     first = webhook("set", URL, "--json").json
@@ -97,7 +97,7 @@ def test_an_address_that_is_no_https_address_is_refused_and_nothing_changes(
     assert webhook("show", "--json").json["url"] == before["url"]
 
 
-def test_a_plan_without_webhooks_is_told_so_and_can_still_remove_one(
+def test_a_plan_without_webhooks_is_reported_and_can_still_remove_one(
     webhook: Outcrop, outcrop: Outcrop
 ) -> None:
     webhook("set", URL)
@@ -138,8 +138,8 @@ def test_test_events_and_repetitions_wait_in_the_log(
         db.execute(
             "UPDATE outbox SET claimed_at = '2026-01-02T03:04:05.6Z', outcome = 'failed', status = 500, ms = 12, answer = '\\xff41'"
         )
-    again = webhook("again", sent["id"], "--json").json
-    assert (again["state"], again["again_of"]) == ("waiting", sent["id"])
+    second_item = webhook("again", sent["id"], "--json").json
+    assert (second_item["state"], second_item["again_of"]) == ("waiting", sent["id"])
     ended = sent | {
         "state": "failed",
         "status": 500,
@@ -147,9 +147,9 @@ def test_test_events_and_repetitions_wait_in_the_log(
         "answer": "\ufffdA",
         "sent_at": "2026-01-02T03:04:05+00:00",
     }
-    assert webhook("log", "--json").json == [again, ended]
-    assert webhook("log", "--limit", "1", "--json").json == [again]
-    assert webhook("log", "--before", again["id"], "--json").json == [ended]
+    assert webhook("log", "--json").json == [second_item, ended]
+    assert webhook("log", "--limit", "1", "--json").json == [second_item]
+    assert webhook("log", "--before", second_item["id"], "--json").json == [ended]
     assert webhook("log").out.splitlines()[0].split()[:4] == ["id", "event", "finding", "state"]
     assert webhook("again", ID).err == f"outcrop: there is no delivery {ID}\n"
     assert webhook("again", "x").code == 2
@@ -161,7 +161,7 @@ def test_test_events_and_repetitions_wait_in_the_log(
     assert outcrop("webhook", "log", "--account", "other", "--json").json == []
     trail = outcrop("audit", "--account", "acme", "--action", "webhook.again", "--json").json
     assert [(line["target"], line["detail"]) for line in trail] == [
-        (again["id"], {"event": "webhook.test", "again_of": sent["id"]})
+        (second_item["id"], {"event": "webhook.test", "again_of": sent["id"]})
     ]
 
 

@@ -137,7 +137,7 @@ KEYWORDS = {  # all that is used; a misspelt one would be allowed by JSON Schema
 
 
 def _schemas(value: Any, *, at: str = "") -> Iterator[tuple[str, Json]]:
-    """Give every schema in the document, with its place."""
+    """Return every schema of the document with its path."""
     if isinstance(value, list):
         for n, item in enumerate(value):
             yield from _schemas(item, at=f"{at}/{n}")
@@ -374,7 +374,7 @@ _WORDS = st.lists(st.sampled_from(["a", "ü", "/", "\ufeff", "\u200b", "\u180e",
     "".join
 )
 _FLOATS = st.floats(-1, 101) | st.floats()
-_WHOLE = (
+_COMPLETE = (
     st.integers(-3, 300).map(str)
     | st.integers().map(str)
     | _FLOATS.filter(lambda f: not f.is_integer()).map(repr)
@@ -385,9 +385,9 @@ _VALUES = {
     | st.text(max_size=40)
     | st.lists(st.sampled_from("xy"), min_size=14, max_size=18).map(" ".join),
     "service": st.text(max_size=10),
-    "min_score": _WHOLE | _FLOATS.map(repr),
-    "page": _WHOLE,
-    "per_page": _WHOLE,
+    "min_score": _COMPLETE | _FLOATS.map(repr),
+    "page": _COMPLETE,
+    "per_page": _COMPLETE,
     "suppressed": st.sampled_from(["true", "false", "True", "1", "0", "yes", "null", ""]),
     "status": st.sampled_from([*STATUSES, "ACTIVE", "active ", "none", ""]),
 }
@@ -485,8 +485,8 @@ def _holds(document: Json, place: tuple[str, str], answer: httpx.Response) -> No
             )
         else:
             assert not header.get("required"), f"{name} is missing"
-    told = {name.lower() for name in response.get("headers", {})}
-    assert set(answer.headers) <= told | {"content-type", "content-length", "date", "connection"}, (
+    reported = {name.lower() for name in response.get("headers", {})}
+    assert set(answer.headers) <= reported | {"content-type", "content-length", "date", "connection"}, (
         "a header is not described"
     )
 
@@ -670,12 +670,12 @@ def test_a_client_generated_from_it_works(backend: Backend, document: Json, tmp_
     ids = [line["id"] for line in lines]
     (tmp_path / "openapi.json").write_text(json.dumps(document))
     (tmp_path / "config.yml").write_text("post_hooks: []\n")
-    told = _python(
+    reported = _python(
         *("-m", "openapi_python_client", "generate", "--path", "openapi.json", "--config", "config.yml"),
         *("--meta", "none", "--output-path", "outcrop_client", "--fail-on-warning"),
         folder=tmp_path,
     )
-    assert "warning" not in told.lower()
+    assert "warning" not in reported.lower()
     (tmp_path / "use.py").write_text(CLIENT)
     seen = json.loads(
         _python("-W", "error", "use.py", backend.base_url, tenant.key, *ids, str(run.id), folder=tmp_path)

@@ -5,5 +5,7 @@ import sys
 
 
 def test_every_package_has_what_it_needs():
-    told = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
-    assert (told.returncode, told.stdout) == (0, "No broken requirements found.\n")
+    reported = subprocess.run(
+        [sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False
+    )
+    assert (reported.returncode, reported.stdout) == (0, "No broken requirements found.\n")

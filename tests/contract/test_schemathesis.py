@@ -237,12 +237,12 @@ def _note(event: events.ScenarioFinished, report: Report) -> None:
         for check in checks:
             report.checks[check.name] += 1
             if check.status is not Status.SUCCESS:
-                told = check.failure_info
+                reported = check.failure_info
                 report.failures.append(
                     f"{event.phase.value}: {check.name}: "
                     + (
-                        f"{told.failure.title}\n{told.failure.message}\n{told.code_sample}"
-                        if told
+                        f"{reported.failure.title}\n{reported.failure.message}\n{reported.code_sample}"
+                        if reported
                         else "crashed"
                     )
                 )

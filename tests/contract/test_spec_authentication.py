@@ -27,7 +27,7 @@ ROUTES = [
     ("GET", "/api/v1/scans"),
     ("GET", f"/api/v1/scans/{UNKNOWN}"),
 ]
-# Whatever is wrong with the rest of a request, nothing of it is told before the key is known to be good.
+# Errors in the rest of a request are not reported before the key is authenticated.
 WRONG_OTHERWISE = [
     ("GET", "/api/v1/findings?status=unheard-of"),
     ("GET", "/api/v1/findings/not-a-uuid"),
@@ -66,7 +66,7 @@ def refused_with_401(answer: httpx.Response, code: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES + WRONG_OTHERWISE)
-def test_every_request_needs_a_key_before_anything_else_is_told(
+def test_every_request_needs_a_key_before_anything_else_is_reported(
     anyone: httpx.Client, method: str, path: str
 ) -> None:
     # 401 {"error": "missing_authorization"}: no Authorization header
@@ -74,7 +74,7 @@ def test_every_request_needs_a_key_before_anything_else_is_told(
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES + WRONG_OTHERWISE)
-def test_a_token_that_matches_no_key_is_told_before_anything_else(
+def test_a_token_that_matches_no_key_is_reported_before_anything_else(
     anyone: httpx.Client, tenant: Tenant, method: str, path: str
 ) -> None:
     # 401 {"error": "invalid_token"}: token matches no active key
@@ -161,7 +161,7 @@ def test_no_answer_sets_a_cookie(anyone: httpx.Client, tenant: Tenant) -> None:
     assert not any("set-cookie" in answer.headers for answer in answers)
 
 
-def test_a_revoked_key_is_told_as_revoked_for_good(stage: Backend) -> None:
+def test_a_revoked_key_is_reported_as_revoked_for_good(stage: Backend) -> None:
     # 401 {"error": "revoked_token"}: token was revoked
     tenant = stage.tenant()
     stage.run(lambda db: key_service.revoke_key(db, tenant.key_id, by="test", now=now()))
@@ -265,7 +265,7 @@ def test_a_plan_without_api_access_changes_nothing(stage: Backend) -> None:
     assert stage.sql("SELECT status FROM findings WHERE account_id = %s", tenant.account.id) == [("active",)]
 
 
-def test_a_revoked_key_of_a_small_plan_is_told_as_revoked(stage: Backend) -> None:
+def test_a_revoked_key_of_a_small_plan_is_reported_as_revoked(stage: Backend) -> None:
     tenant = stage.tenant(Plan.STARTER)
     stage.run(lambda db: key_service.revoke_key(db, tenant.key_id, by="test", now=now()))
     refused_with_401(tenant.get("/findings"), "revoked_token")
@@ -330,7 +330,7 @@ def test_probes_are_answered_over_plain_http(secure: Backend, method: str, path:
     assert "Strict-Transport-Security" not in answer.headers
 
 
-def test_an_https_request_is_served_and_told_to_stay_with_https(secure: Backend, tenant: Tenant) -> None:
+def test_an_https_request_is_served_with_hsts(secure: Backend, tenant: Tenant) -> None:
     proxied = {"X-Forwarded-Proto": "https"}
     answers = [
         secure.client(tenant.key).get("/api/v1/findings", headers=proxied),
@@ -450,7 +450,7 @@ def test_open_routes_need_no_key(anyone: httpx.Client, path: str, header: str | 
     assert anyone.head(path, headers=headers).status_code == 200
 
 
-def test_an_open_route_tells_nothing_of_an_account(stage: Backend) -> None:
+def test_an_open_route_shows_nothing_of_an_account(stage: Backend) -> None:
     tenant = stage.tenant()
     stage.scan(tenant.account, make_scan(target="a-target-that-nobody-else-has"))
     for path in ("/openapi.json", "/healthz", "/readyz"):

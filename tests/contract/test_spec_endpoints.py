@@ -84,7 +84,7 @@ def tenant(stage: Backend) -> Tenant:
 
 
 def names(tenant: Tenant, **params: Any) -> str:
-    """Give the names of the listed findings in their order; the total must agree."""
+    """Return the names of the listed findings in order; check the total."""
     answer = tenant.get("/findings", **params)
     assert answer.status_code == 200, answer.text
     body = answer.json()
@@ -277,12 +277,12 @@ def test_another_accounts_scan_run_is_byte_for_byte_as_unknown_as_any(stage: Bac
 
 
 def test_two_accounts_can_hold_the_same_id_and_each_sees_its_own(stage: Backend) -> None:
-    one, two = stage.tenant(), stage.tenant()
+    entry, two = stage.tenant(), stage.tenant()
     id_ = str(uuid4())
-    stage.import_(one.account, make_line(id=id_, file_path="one"))
+    stage.import_(entry.account, make_line(id=id_, file_path="one"))
     stage.import_(two.account, make_line(id=id_, file_path="two"))
-    assert one.post(f"/findings/{id_}/resolve").status_code == 200
-    assert (one.finding(id_)["file_path"], one.finding(id_)["status"]) == ("one", "resolved")
+    assert entry.post(f"/findings/{id_}/resolve").status_code == 200
+    assert (entry.finding(id_)["file_path"], entry.finding(id_)["status"]) == ("one", "resolved")
     assert (two.finding(id_)["file_path"], two.finding(id_)["status"]) == ("two", "active")
 
 
@@ -578,8 +578,8 @@ def test_the_pages_together_are_the_whole_list(
     tenant: Tenant, order_by: str, order_dir: str, filters: dict[str, Any]
 ) -> None:
     # "1-based page"; "results per page"
-    whole = tenant.get("/findings", order_by=order_by, order_dir=order_dir, per_page=200, **filters).json()
-    total = whole["meta"]["total"]
+    complete = tenant.get("/findings", order_by=order_by, order_dir=order_dir, per_page=200, **filters).json()
+    total = complete["meta"]["total"]
     found = []
     for page in range(1, -(-total // 3) + 1):
         body = tenant.get(
@@ -588,7 +588,7 @@ def test_the_pages_together_are_the_whole_list(
         assert body["meta"] == {"total": total, "page": page, "per_page": 3, "pages": -(-total // 3)}
         assert len(body["data"]) == min(3, total - 3 * (page - 1))
         found += body["data"]
-    assert found == whole["data"]
+    assert found == complete["data"]
 
 
 def test_an_empty_result_has_no_pages(tenant: Tenant) -> None:
@@ -668,13 +668,13 @@ def test_limit_is_the_number_of_scan_runs_per_page(runs: Tenant, limit: str, sho
 
 
 def test_scan_runs_have_pages(runs: Tenant) -> None:
-    whole = runs.get("/scans", limit=100).json()["data"]
+    complete = runs.get("/scans", limit=100).json()["data"]
     found = []
     for page in (1, 2, 3, 4):
         body = runs.get("/scans", limit=10, page=page).json()
         assert body["meta"] == {"total": 25, "page": page, "per_page": 10, "pages": 3}
         found += body["data"]
-    assert found == whole
+    assert found == complete
     assert runs.get("/scans", page=10**30).json() == {
         "data": [],
         "meta": {"total": 25, "page": 10**30, "per_page": 20, "pages": 2},

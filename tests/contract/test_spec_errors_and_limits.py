@@ -52,7 +52,7 @@ def test_an_open_route_takes_get_only(stage: Backend, path: str) -> None:
     )
 
 
-def test_what_is_wrong_is_told_in_a_fixed_order(settings: Settings, keys: Keyring) -> None:
+def test_what_is_wrong_is_reported_in_a_fixed_order(settings: Settings, keys: Keyring) -> None:
     # redirect, 401, 403, 429, 404 or 405, 422, and only then is anything looked up
     secure = {"X-Forwarded-Proto": "https"}
     with (
@@ -127,7 +127,7 @@ def rate(answer: httpx.Response) -> tuple[int, int, int]:
     return limit, remaining, reset
 
 
-def test_exactly_the_limit_is_let_through_and_every_answer_tells_what_is_left(limited: Backend) -> None:
+def test_exactly_the_limit_is_let_through_and_every_answer_shows_what_is_left(limited: Backend) -> None:
     # "API request rate: per-minute limit applies; exceeding returns 429"
     tenant = limited.tenant()
     answers = [tenant.get("/findings") for _ in range(8)]
@@ -240,13 +240,13 @@ def test_open_routes_have_no_limit(limited: Backend) -> None:
 
 
 @pytest.mark.parametrize("already", [0, 11])
-def test_two_servers_share_the_count_exactly_whoever_comes_at_once(
+def test_two_servers_share_the_count_exactly_under_concurrent_requests(
     settings: Settings, keys: Keyring, already: int
 ) -> None:
     with (
-        running_server(settings, rate_limit=20) as one,
+        running_server(settings, rate_limit=20) as item,
         running_server(settings, rate_limit=20) as two,
-        Backend(settings, keys, one.base_url) as backend,
+        Backend(settings, keys, item.base_url) as backend,
     ):
         tenant = backend.tenant()
         for _ in range(already):

@@ -150,7 +150,7 @@ def test_a_false_positive_sends_its_subset(customs: Customs) -> None:
 
 
 @pytest.mark.parametrize("validation", Validation)
-def test_a_new_finding_is_told_with_a_validation_that_the_event_knows(
+def test_a_new_finding_is_reported_with_a_validation_that_the_event_knows(
     customs: Customs, validation: Validation
 ) -> None:
     id_ = customs.finding(validation_status=validation)
@@ -165,26 +165,26 @@ def test_a_new_finding_is_told_with_a_validation_that_the_event_knows(
     (asked,) = customs.sent()
     event = event_of(asked)
     shown = customs.tenant.finding(id_)
-    told = "unvalidated" if validation == "error" else validation
+    reported = "unvalidated" if validation == "error" else validation
     assert event["event"] == "finding.new"
-    assert event["finding"] == {name: shown[name] for name in NEW} | {"validation_status": told}
+    assert event["finding"] == {name: shown[name] for name in NEW} | {"validation_status": reported}
     assert shown["validation_status"] == validation
 
 
 def test_nothing_is_sent_for_what_sends_no_event(customs: Customs) -> None:
     """Restricting, suppressing, importing, and changes that change nothing."""
-    one, two, three = (
+    item, two, three = (
         customs.finding(),
         customs.finding(status="resolved"),
         customs.finding(status="false_positive"),
     )
-    customs.tenant.post(f"/findings/{one}/restrict").raise_for_status()
-    customs.tenant.post(f"/findings/{one}/restrict").raise_for_status()
-    customs.tenant.post(f"/findings/{one}/suppress").raise_for_status()
+    customs.tenant.post(f"/findings/{item}/restrict").raise_for_status()
+    customs.tenant.post(f"/findings/{item}/restrict").raise_for_status()
+    customs.tenant.post(f"/findings/{item}/suppress").raise_for_status()
     customs.tenant.post(f"/findings/{two}/resolve").raise_for_status()
     customs.tenant.post(f"/findings/{three}/false_positive").raise_for_status()
     assert customs.tenant.post(f"/findings/{three}/resolve").status_code == 400
-    customs.stage.import_(customs.tenant.account, make_line(id=one, status="resolved"))
+    customs.stage.import_(customs.tenant.account, make_line(id=item, status="resolved"))
     assert customs.sent() == []
     assert customs.stage.sql("SELECT * FROM outbox WHERE account_id = %s", customs.tenant.account.id) == []
 
@@ -196,7 +196,7 @@ def test_a_suppressed_finding_still_sends_events(customs: Customs) -> None:
     assert [event_of(asked)["event"] for asked in customs.sent()] == ["finding.resolved"]
 
 
-def test_a_failure_is_not_tried_again_and_stands_in_the_audit_trail_only(customs: Customs) -> None:
+def test_a_failure_is_not_tried_again_and_is_in_the_audit_trail_only(customs: Customs) -> None:
     # "No retries; delivery is at most once; failures are logged to an audit trail only."
     customs.hooks.respond = lambda _: FakeResponse(503)
     id_ = customs.finding()

@@ -170,7 +170,7 @@ def test_a_list_has_the_list_envelope(stage: Backend) -> None:
     assert all(type(value) is int for value in (*findings["meta"].values(), *scans["meta"].values()))
 
 
-def test_a_single_resource_stands_alone_under_data(stage: Backend, tenant: Tenant) -> None:
+def test_a_single_resource_is_alone_under_data(stage: Backend, tenant: Tenant) -> None:
     # Single resource: {"data": {<resource>}}
     line = make_line()
     stage.import_(tenant.account, line)
@@ -360,9 +360,7 @@ WRITINGS = {
 
 
 @pytest.mark.parametrize("writing", WRITINGS)
-def test_the_credential_is_masked_wherever_it_stands_however_it_is_written(
-    stage: Backend, writing: str
-) -> None:
+def test_the_credential_is_masked_wherever_it_is_however_it_is_written(stage: Backend, writing: str) -> None:
     tenant = stage.tenant()  # the same credential at the same place is one finding of an account
     # "A detected credential of 8 characters and more is masked in every field it stands in, also URL-encoded"
     raw = WRITINGS[writing]
@@ -391,7 +389,7 @@ def test_the_credential_is_masked_in_the_name_of_its_pattern_too(stage: Backend,
     assert finding["pattern"]["name"] == f"Token {secret[:4]}{MASK}{secret[-4:]}"
 
 
-def test_the_raw_credential_stands_nowhere_in_the_tables_either(stage: Backend, tenant: Tenant) -> None:
+def test_the_raw_credential_is_nowhere_in_the_tables_either(stage: Backend, tenant: Tenant) -> None:
     secret = f"raw-{uuid4().hex}-value"
     line = make_line(secret=secret, source_url=f"https://example.com/?k={secret}", file_path=f"x/{secret}")
     stage.import_(tenant.account, line)

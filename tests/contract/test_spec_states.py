@@ -140,8 +140,8 @@ def test_the_same_action_again_gives_the_same_answer_and_changes_nothing(
     id_ = ready(stage, tenant, status)["id"]
     first = tenant.post(f"/findings/{id_}/{action}", note="first")
     state = tenant.finding(id_), trail(stage, id_), events(stage, id_)
-    again = tenant.post(f"/findings/{id_}/{action}", note="second")
-    assert (again.status_code, again.content) == (first.status_code, first.content)
+    second = tenant.post(f"/findings/{id_}/{action}", note="second")
+    assert (second.status_code, second.content) == (first.status_code, first.content)
     assert (tenant.finding(id_), trail(stage, id_), events(stage, id_)) == state
 
 

@@ -1,7 +1,7 @@
-"""Templates into labelled files: the same seed gives the same bytes.
+"""Generate labelled files from templates. The same seed generates the same bytes.
 
-A template file names the path of its files and holds blocks: `--- +` has values that must be found in «…», `--- -` has
-values that must not in ‹…›, `--- =` stands at the top of each file. A third of the blocks is held out: nobody looks at
+A template names the path of its files and contains blocks. `--- +`: values in «…» must be found. `--- -`: values
+in ‹…› must not be found. `--- =`: the head of each file. A third of the blocks is held out: nobody reads
 them while working on the detector.
 """
 
@@ -23,7 +23,7 @@ _POSITIVES, _NEGATIVES = 3, 8  # blocks in a file
 
 @dataclass(frozen=True)
 class Label:
-    """A value at its place; `wanted` tells whether it is a credential."""
+    """A value at its place; `wanted`: it is a credential."""
 
     line: int
     value: str

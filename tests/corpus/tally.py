@@ -40,7 +40,7 @@ class Tally:
 
 
 def tally(made: Made, findings: Iterable[Finding]) -> Tally:
-    """Judge what a scanner says of one file: a finding names a label that stands in its line and shares its value."""
+    """Compare the findings of one file with its labels: same line, overlapping value."""
     findings = list(findings)
     result = Tally()
     right: set[Finding] = set()

@@ -1,4 +1,4 @@
-"""The demo's example: every rule finds what was planted, stand-ins say what was decided, and nobody else is let in."""
+"""The demo's example: every planted credential is found, and the stand-ins answer as planned."""
 
 import asyncio
 import json
@@ -50,13 +50,13 @@ def test_every_planted_credential_is_found_by_its_rule(hits):
     planted = planted_in(TEMPLATES)
     assert len(planted) >= 40
     companions = {reveal(part) for hit in hits.values() for part in hit.companions.values()}
-    for value, one in planted.items():
+    for value, item in planted.items():
         assert value in companions or any(
-            value in found and hit.rule.id == one.rule for found, hit in hits.items()
-        ), one
+            value in found and hit.rule.id == item.rule for found, hit in hits.items()
+        ), item
 
 
-def test_no_whole_credential_stands_in_the_source():
+def test_no_whole_credential_is_in_the_source():
     for module in (repositories, site):
         source = Path(module.__file__).read_bytes()
         assert [hit.rule.id for _, hit in scan_content(ruleset(), source, Confidence.HIGH).hits] == []
@@ -80,19 +80,19 @@ def test_the_stand_ins_say_what_was_decided_over_real_tls_and_nobody_else_is_rea
                     for value, hit in hits.items()
                 }
                 asked = [(value, hit) for value, hit in hits.items() if value in planted]
-                told = await asyncio.gather(
+                reported = await asyncio.gather(
                     *(validator.check(hit.rule, value, parts[value]) for value, hit in asked)
                 )
                 with pytest.raises(HttpError, match="OUTCROP_EGRESS_CONNECT_TO"):
                     await http.get("https://elsewhere.example/")
                 served = await http.get("https://www.acme.example/")
-        return {value: verdict for (value, _), verdict in zip(asked, told, strict=True)}, served
+        return {value: verdict for (value, _), verdict in zip(asked, reported, strict=True)}, served
 
-    told, served = asyncio.run(main())
+    reported, served = asyncio.run(main())
     assert served.headers["Server"] == "stand-in of the Outcrop demo"
-    for value, verdict in told.items():
+    for value, verdict in reported.items():
         assert str(verdict.status) == WANTED[planted[value].fate], (planted[value], verdict)
-    assert len(told) > 35
+    assert len(reported) > 35
     key = tmp_path / "example/key.pem"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700

@@ -104,9 +104,14 @@ def test_whatever_is_closed_can_be_reopened_and_nothing_is_left_of_how_it_was_cl
             assert status is Status.ACTIVE
             assert reopen(finding) is None
         case TransitionOutcome.MOVES:
-            again = reopen(finding)
-            assert again is not None
-            assert (again.status, again.resolved_at, again.resolution_note, again.resolution_evidence) == (
+            second = reopen(finding)
+            assert second is not None
+            assert (
+                second.status,
+                second.resolved_at,
+                second.resolution_note,
+                second.resolution_evidence,
+            ) == (
                 Status.ACTIVE,
                 None,
                 None,

@@ -115,7 +115,7 @@ def test_a_path_is_a_relative_reference(path, uri):
     ],
 )
 def test_no_path_leads_out_of_the_tree(before, middle):
-    """Neither as an address, nor decoded and taken for a path of whichever system."""
+    """Neither as a URI, nor decoded and taken for a path of any system."""
     location = made(finding(file_path=before + middle))["runs"][0]["results"][0]["locations"][0][
         "physicalLocation"
     ]
@@ -130,7 +130,7 @@ def test_columns_are_of_the_kind_that_they_are_counted_in():
     assert made(finding())["runs"][0]["columnKind"] == "unicodeCodePoints"
 
 
-def test_gaps_and_failures_are_told():
+def test_gaps_and_failures_are_reported():
     (run,) = made(gaps=(("a.zip", "cannot be unpacked"),), well=False)["runs"]
     (invocation,) = run["invocations"]
     assert invocation["executionSuccessful"] is False

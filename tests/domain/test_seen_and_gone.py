@@ -48,7 +48,7 @@ def test_seen_again_while_stale_is_active_and_no_news() -> None:
 
 
 @pytest.mark.parametrize("status", [Status.ACTIVE, Status.STALE])
-def test_gone_is_resolved_by_nobody_and_stands_on_no_line(status: Status) -> None:
+def test_gone_is_resolved_by_nobody_and_is_on_no_line(status: Status) -> None:
     closed = mark_gone(replace(make_finding(status), current_line=7, suppressed_at=NOW), now=NOW)
     assert closed is not None
     assert (closed.status, closed.resolved_at, closed.resolution_evidence, closed.current_line) == (

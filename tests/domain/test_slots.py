@@ -4,7 +4,7 @@ from outcrop.domain.slots import INITIAL_SLOTS, MAX_SLOTS, SLOW_SECONDS, Deliver
 
 
 def fill(slots: DeliverySlots, account: int, rounds: int = 10) -> int:
-    """Let an account take all that it may; give how many it took."""
+    """Take slots until the account may take no more; return their number."""
     taken = 0
     for _ in range(rounds):
         for _ in range(slots.share_free_slots([account]).get(account, 0)):
@@ -22,7 +22,7 @@ def test_free_slots_are_shared_evenly_and_never_more_than_there_are() -> None:
     assert sum(DeliverySlots(40).share_free_slots([1, 2]).values()) <= 40
 
 
-def test_a_full_house_has_room_for_nobody() -> None:
+def test_no_slots_are_shared_when_all_are_used() -> None:
     slots = DeliverySlots(2)
     for account in (1, 2):
         slots.take(account)

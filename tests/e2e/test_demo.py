@@ -72,7 +72,7 @@ def demo(environment: dict[str, str]) -> Iterator[Shown]:
 
 
 def left_behind(folder: str) -> list[str]:
-    """Give what still runs with this folder in its command line or its environment."""
+    """Return the running processes with this folder in their command line or environment."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

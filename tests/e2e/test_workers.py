@@ -1,4 +1,4 @@
-"""Workers as operators run them: several processes on one database, killed, told to stop, and left without their database."""
+"""Workers as operators run them: several processes on one database, killed, stopped, without a database."""
 
 import os
 import signal
@@ -162,7 +162,7 @@ def test_a_source_that_kills_three_workers_has_failed_and_the_rest_is_done(there
     [(signal.SIGTERM, False), (signal.SIGINT, True)],
     ids=["by its manager", "by Ctrl-C, with all of its processes"],
 )
-def test_a_worker_that_is_told_to_stop_gives_back_what_it_was_at(
+def test_a_worker_that_is_stopped_releases_its_source(
     there: House, number: signal.Signals, *, to_all: bool
 ) -> None:
     address = there.repository("shop")
@@ -185,7 +185,7 @@ def test_a_worker_that_is_told_to_stop_gives_back_what_it_was_at(
     assert list(there.sources(scan_id).values()) == [("done", 1, None)]
 
 
-def test_a_worker_without_its_database_waits_and_goes_on_and_stops_when_told(tmp_path: Path) -> None:
+def test_a_worker_without_its_database_waits_and_goes_on_and_stops_on_request(tmp_path: Path) -> None:
     data = tmp_path / "database"
     with embedded_postgres(data) as url, house(tmp_path, url) as there:
         old, young = (make_line(last_seen_at=(now() - timedelta(days=days)).isoformat()) for days in (6, 4))
@@ -195,11 +195,11 @@ def test_a_worker_without_its_database_waits_and_goes_on_and_stops_when_told(tmp
         scan_id = there.start(TargetKind.OWNER, "github:acme")
         worker = there.worker(jobs=2, OUTCROP_STALE_AFTER_DAYS="5")
         until(lambda: len(there.git.requests) == 2, "the worker to be at it")
-        assert [there.tenant.finding(one["id"])["status"] for one in (old, young)] == ["stale", "active"]
+        assert [there.tenant.finding(item["id"])["status"] for item in (old, young)] == ["stale", "active"]
         stop_database(data)
-        time.sleep(4)  # what is brought cannot be recorded
+        time.sleep(4)  # the result cannot be recorded
         there.git.delay = 0
-        with embedded_postgres(data):  # whoever uses it already keeps it running
+        with embedded_postgres(data):  # processes that use it keep it running
             pass
         run = there.ended(scan_id, 40)
         assert (run["status"], run["findings_new"], run["coverage_gaps"]) == ("completed", 2, [])

@@ -1,4 +1,4 @@
-"""Who the tests of pages are: an account and its owner at the portal; with a browser, what stands before it."""
+"""Fixtures of the portal tests: an account, its signed-in owner, and a browser."""
 
 from collections.abc import Iterator
 

@@ -311,7 +311,7 @@ def test_a_target_is_added_and_its_run_is_watched(stage: Backend, tenant: Tenant
     page.get_by_role("button", name="Add and run now").click()
     expect(page.get_by_text("waits for a worker")).to_be_visible()
     run = page.url.rsplit("/", 1)[1]
-    # what a worker does to the run is seen without loading the page anew
+    # the page shows the progress of the run without a reload
     stage.sql("UPDATE scans SET status = 'running', started_at = %s WHERE id = %s", now(), run)
     expect(page.locator(".scan-running")).to_be_visible()
     stage.sql(
@@ -356,7 +356,7 @@ def test_the_second_factor_is_switched_on_and_asked_for(stage: Backend, browser:
 
 
 _CODE = "window.hit=1"
-# Ways out of where a text stands, and what runs once it is out.
+# Texts that try to leave an HTML context, and a script that would run then.
 _WAYS_OUT = [
     "", '">', "'>", "`>", "</textarea>", "</title>", "</script>", "</style>", "-->", "]]>", "</td></tr></table>", "</a>", "\\'>", "&quot;>",
 ]  # fmt: skip

@@ -178,7 +178,7 @@ def finding(backend: Backend, tenant: Tenant) -> str:
 
 
 def attempts(person: Person, finding: str) -> Iterator[dict[str, Any]]:
-    """Give ways to send a form that another site could, or that has lost its token."""
+    """Return forms that another site could send, or whose token is missing."""
     good = {"csrf": person.csrf(), "id": finding, "action": "resolve"}
     here = {"Origin": origin(person.client)}
     yield {"data": good}  # no origin
@@ -244,7 +244,7 @@ def test_a_cookie_means_nothing_to_the_api_and_a_key_nothing_to_the_portal(
     assert tenant.client.get("/").headers["Location"] == "/sign-in"
 
 
-def test_what_is_not_there_is_told_to_a_person_and_to_a_program(owner: Person) -> None:
+def test_what_is_not_there_is_reported_to_a_person_and_to_a_program(owner: Person) -> None:
     assert "Not found" in owner.get("/nothing").text
     for page in (
         owner.get("/nothing"),
@@ -271,7 +271,7 @@ def test_what_is_not_there_is_told_to_a_person_and_to_a_program(owner: Person) -
         assert owner.get(path).status_code == 404, path
 
 
-def test_what_is_not_there_in_time_is_told_to_a_person_and_to_a_program(
+def test_what_is_not_there_in_time_is_reported_to_a_person_and_to_a_program(
     owner: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def waits(*_: Any, **__: Any) -> None:
@@ -283,14 +283,14 @@ def test_what_is_not_there_in_time_is_told_to_a_person_and_to_a_program(
             pool.submit(owner.client.get, "/", headers={"Accept": accept})
             for accept in ("text/html", "application/json")
         ]
-        page, told = (one.result() for one in asked)
-    assert (page.status_code, told.status_code) == (500, 500)
+        page, reported = (item.result() for item in asked)
+    assert (page.status_code, reported.status_code) == (500, 500)
     assert "took too long" in page.text
     assert page.text.startswith("<!doctype html>")
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
     assert page.headers["Cache-Control"] == "no-store"
-    assert told.json()["error"] == "internal_error"
-    ids = {answer.headers["X-Request-Id"] for answer in (page, told)}
+    assert reported.json()["error"] == "internal_error"
+    ids = {answer.headers["X-Request-Id"] for answer in (page, reported)}
     assert ids == {entry["request_id"] for entry in logs if entry["event"] == "request_timed_out"}
 
 
@@ -367,7 +367,7 @@ def test_nothing_of_another_account_can_be_reached(backend: Backend, tenant: Ten
     assert other.get("/findings").status_code == 200
 
 
-def test_a_plan_without_the_webhook_is_told_so(backend: Backend) -> None:
+def test_a_plan_without_the_webhook_is_reported(backend: Backend) -> None:
     owner = sign_in(backend, backend.tenant(Plan.STARTER))
     answer = owner.post("/profile/webhook", url="https://receiver.example.com/")
     assert answer.status_code == 400

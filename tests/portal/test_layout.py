@@ -79,7 +79,7 @@ FAULTS = """() => {
 
 
 def crowd(stage: Backend, tenant: Tenant) -> list[str]:
-    """Give an account something on every page, with the longest names that come from outside; give the pages."""
+    """Create records for every page, with the longest foreign names; return the pages."""
     account, by = tenant.account, {"by": f"owner-{tenant.account.slug}@example.com", "now": now()}
     checks = ["valid", "invalid", "unvalidated", "error", "unreachable"]
     lines = [

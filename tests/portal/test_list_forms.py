@@ -27,7 +27,7 @@ def test_a_note_is_no_longer_than_the_specification_says(
     assert tenant.finding(finding)["resolution_note"] == "x" * 500
 
 
-def test_what_was_not_done_is_told_as_a_refusal(tenant: Tenant, owner: Person, finding: str) -> None:
+def test_what_was_not_done_is_reported_as_a_refusal(tenant: Tenant, owner: Person, finding: str) -> None:
     assert owner.post(f"/findings/{finding}/false_positive").status_code == 303
     assert 'class="flash" role="status">The finding is marked as false positive.' in owner.page(
         f"/findings/{finding}"
@@ -52,13 +52,15 @@ def test_a_form_leads_back_to_the_page_of_the_list_that_it_was_sent_from(
 
 
 @pytest.mark.parametrize("page", ["0", "-1", "1e2", "5.0", "\u0665", "9" * 16, "9" * 5000, "x"])
-def test_a_page_that_is_none_is_told_and_the_first_one_shown(owner: Person, finding: str, page: str) -> None:
+def test_a_page_that_is_none_is_reported_and_the_first_one_shown(
+    owner: Person, finding: str, page: str
+) -> None:
     shown = owner.page("/findings", page=page)
     assert f"because it is invalid: page “{page[:40]}”." in shown
     assert f'href="/findings/{finding}"' in shown
 
 
-def test_whose_session_has_ended_is_told_so_and_led_back(
+def test_whose_session_has_ended_sees_that_and_returns(
     backend: Backend, tenant: Tenant, owner: Person, finding: str
 ) -> None:
     csrf, page = csrf_in(owner.page("/findings")), f"{origin(owner.client)}/findings?q=file"

@@ -39,7 +39,7 @@ def finding(backend: Backend, tenant: Tenant) -> str:
 
 
 def everything(backend: Backend, tenant: Tenant, owner: Person) -> str:
-    """Give all that is stored of a tenant in the open, and all that it can export."""
+    """Return everything that is stored unencrypted for an account, and all its exports."""
     tables = ("findings", "audit", "outbox", "views", "api_keys")
     rows = [
         backend.sql(f"SELECT t::text FROM {table} t WHERE account_id = %s", tenant.account.id)

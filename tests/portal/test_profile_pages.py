@@ -27,11 +27,11 @@ def test_a_mistyped_code_leaves_the_same_secret_to_be_confirmed(owner: Person) -
     secret = pending(owner.post("/profile/security/totp").text)
     assert secret is not None
     for code in (wrong_code(secret), "", "abcdef"):
-        again = owner.post("/profile/security/totp/confirm", code=code)
-        assert again.status_code == 400
-        assert "code is wrong" in again.text
-        assert pending(again.text) == secret
-        assert '<div class="qr"><svg' in again.text
+        second = owner.post("/profile/security/totp/confirm", code=code)
+        assert second.status_code == 400
+        assert "code is wrong" in second.text
+        assert pending(second.text) == secret
+        assert '<div class="qr"><svg' in second.text
     done = owner.post("/profile/security/totp/confirm", code=pyotp.TOTP(secret).now())
     assert (done.status_code, 'id="recovery"' in done.text) == (200, True)
 
@@ -84,7 +84,7 @@ def test_a_webhook_whose_deliveries_are_forgotten_is_not_called_untried(
         assert "none yet" not in page
 
 
-def test_the_part_that_is_asked_for_again_tells_the_health_too(
+def test_the_part_that_is_asked_for_again_shows_the_health_too(
     backend: Backend, tenant: Tenant, owner: Person
 ) -> None:
     owner.post("/profile/webhook", url="https://receiver.example.com/in")
@@ -93,9 +93,9 @@ def test_the_part_that_is_asked_for_again_tells_the_health_too(
     part = owner.client.get("/profile/webhook", headers={"X-Part": "list"}).text
     assert "</html>" not in part
     assert "1 failed in a row" in part
-    whole = owner.page("/profile/webhook")
-    assert whole.count("1 failed in a row") == 1
-    assert whole.index('id="list"') < whole.index("1 failed in a row")
+    complete = owner.page("/profile/webhook")
+    assert complete.count("1 failed in a row") == 1
+    assert complete.index('id="list"') < complete.index("1 failed in a row")
 
 
 def test_deliveries_of_which_nobody_knows_are_not_called_healthy(

@@ -1,4 +1,4 @@
-"""What cannot be done is told on the page that a person was on, with what they had typed."""
+"""A rejected form shows the error on its own page, with the typed values."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ def finding(backend: Backend, tenant: Tenant) -> str:
 
 @contextmanager
 def held(backend: Backend, finding: str) -> Iterator[None]:
-    """Let another transaction hold a finding."""
+    """Lock a finding in another transaction."""
     with psycopg.connect(backend.settings.database_url or "") as db:
         db.execute("SELECT FROM findings WHERE id = %s FOR UPDATE", [finding])
         yield
@@ -57,7 +57,7 @@ def test_of_several_none_is_changed_while_one_is_being_changed(
     assert {tenant.finding(id_)["status"] for id_ in ids} == {"active"}
 
 
-def test_a_credential_that_is_not_stored_is_told_where_it_was_asked_about(
+def test_a_credential_that_is_not_stored_is_reported_where_it_was_asked_about(
     owner: Person, finding: str
 ) -> None:
     refused = owner.post(f"/findings/{finding}/validate", note="once more, please")
@@ -67,7 +67,7 @@ def test_a_credential_that_is_not_stored_is_told_where_it_was_asked_about(
     assert '<h2 id="act">Triage</h2>' in refused.text
 
 
-def test_a_name_that_is_taken_is_told_over_the_list_and_stays_typed(
+def test_a_name_that_is_taken_is_reported_over_the_list_and_stays_typed(
     backend: Backend, tenant: Tenant, owner: Person, finding: str
 ) -> None:
     assert owner.post("/views", name="Mine", view="?q=acme").status_code == 303
@@ -96,15 +96,21 @@ def test_a_name_that_is_taken_is_told_over_the_list_and_stays_typed(
         ("/profile/team/{}/role", {"role": "king"}, "/profile/team", "Choose a role from the list"),
     ],
 )
-def test_any_other_refusal_is_told_on_the_page_that_the_form_was_sent_from(
-    backend: Backend, tenant: Tenant, owner: Person, form: str, fields: dict[str, str], page: str, told: str
+def test_any_other_refusal_is_reported_on_the_page_that_the_form_was_sent_from(
+    backend: Backend,
+    tenant: Tenant,
+    owner: Person,
+    form: str,
+    fields: dict[str, str],
+    page: str,
+    reported: str,
 ) -> None:
     ((own,),) = backend.sql("SELECT id FROM members WHERE account_id = %s", tenant.account.id)
     refused = owner.post(form.format(own), fields, headers={"Referer": f"{origin(owner.client)}{page}"})
     assert (refused.status_code, refused.headers["Location"]) == (303, page)
     shown = owner.page(page)
     assert 'class="wrong" role="alert">' in shown
-    assert told in shown
+    assert reported in shown
 
 
 @pytest.mark.parametrize(

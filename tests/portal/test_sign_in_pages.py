@@ -112,7 +112,7 @@ def test_the_first_empty_field_is_focused(backend: Backend, tenant: Tenant) -> N
     assert focused(sign_in_by_form(client, email, "wrong wrong wrong").text) == ["password"]
     assert focused(sign_in_by_form(client, email, "wrong wrong wrong", code="1").text) == [
         "password"
-    ]  # it is asked for anew too
+    ]  # the part is requested again too
     assert focused(sign_in_by_form(client, "", "wrong wrong wrong").text) == ["email"]
 
 
@@ -146,7 +146,7 @@ def test_who_joins_at_the_browser_of_another_has_signed_that_one_out(
     assert owner.get("/findings").status_code == 303  # the session is over, not merely forgotten here
 
 
-def test_who_joins_where_nobody_is_signed_in_is_told_of_nobody(backend: Backend, tenant: Tenant) -> None:
+def test_who_joins_where_nobody_is_signed_in_sees_no_other_name(backend: Backend, tenant: Tenant) -> None:
     guest = f"guest-{tenant.account.slug}@example.com"
     token = backend.run(
         lambda db: team.invite_member(db, tenant.account, "test", email=guest, role=Role.MEMBER, now=now())

@@ -15,7 +15,7 @@ def ticked(page: str) -> set[str]:
 
 
 def shown(page: str) -> dict[str, str]:
-    """Give the hidden fields by which the form names the boxes that it shows."""
+    """Return the hidden fields that name the check boxes of the form."""
     return dict.fromkeys(re.findall(r'name="([\w.]+\.shown)"', page), "1")
 
 
@@ -70,7 +70,7 @@ def test_what_was_changed_of_a_target_is_there_after_an_error(
     assert "a-token-of-theirs" not in refused.text
 
 
-def test_each_legend_says_what_stands_below_it(owner: Person) -> None:
+def test_each_legend_says_what_is_below_it(owner: Person) -> None:
     legends = re.findall("<legend>([^<]+)</legend>", owner.page("/targets/new"))
     assert legends == [
         "GitHub organisation or user: also scan",
@@ -89,9 +89,9 @@ def test_each_legend_says_what_stands_below_it(owner: Person) -> None:
 )
 def test_an_error_speaks_of_the_form_not_of_the_command_line(owner: Person, target: str, said: str) -> None:
     refused = owner.post("/targets", target=target, schedule="off")
-    told = re.search('<p class="wrong" role="alert">([^<]+)</p>', refused.text)
+    reported = re.search('<p class="wrong" role="alert">([^<]+)</p>', refused.text)
     assert refused.status_code == 400
-    assert told is not None
-    assert said in told[1]
-    assert "--" not in told[1]
-    assert "hunter2" not in told[1]
+    assert reported is not None
+    assert said in reported[1]
+    assert "--" not in reported[1]
+    assert "hunter2" not in reported[1]
