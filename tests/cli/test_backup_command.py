@@ -103,9 +103,9 @@ def test_wrong_calls_are_one_line_each_and_leave_nothing(
     elsewhere = {"OUTCROP_DATABASE_URL": other}
     for arguments, more, said in (
         (("backup",), {}, "Missing argument"),
-        (("backup", "it.backup"), {}, "is there already"),
+        (("backup", "it.backup"), {}, "exists already"),
         (("backup", "no/it.backup"), {}, "cannot write"),
-        (("backup", "."), {}, "is there already"),
+        (("backup", "."), {}, "exists already"),
         (("backup", "new"), elsewhere, "nothing to back up"),
         (
             ("backup", "new"),
@@ -120,8 +120,8 @@ def test_wrong_calls_are_one_line_each_and_leave_nothing(
         (("restore", "missing"), elsewhere, "cannot read missing: No such file"),
         (("restore", "."), elsewhere, "cannot read .: Is a directory"),
         (("restore", "pipe"), elsewhere, "it is read twice"),
-        (("restore", "text"), elsewhere, "text is no backup of Outcrop"),
-        (("restore", "cut.backup"), elsewhere, "cut.backup is cut short or was altered"),
+        (("restore", "text"), elsewhere, "text is not a backup of Outcrop"),
+        (("restore", "cut.backup"), elsewhere, "cut.backup is incomplete or was altered"),
         (
             ("restore", "it.backup"),
             elsewhere | {"OUTCROP_SECRET_KEY": "some other key of enough length"},

@@ -16,7 +16,7 @@ from outcrop.store.backup.archive import PIECE_SIZE, ArchiveHeader, ArchiveReade
 
 HEADER = ArchiveHeader(datetime(2026, 11, 15, tzinfo=UTC), "0.1.0", 9, {"salt": "00ff"}, {"accounts.id": 7})
 ROWS = b"1\tacme\n" * 30
-WRONG = "is cut short or was altered"
+WRONG = "is incomplete or was altered"
 
 
 def vouch(digest: bytes) -> bytes:
@@ -66,7 +66,7 @@ def test_what_was_written_is_read() -> None:
 def test_a_file_that_ends_anywhere_before_its_end_is_refused() -> None:
     whole = written()
     for length in range(len(whole)):
-        with pytest.raises(BadInputError, match="is no backup of Outcrop" if length < 15 else WRONG):
+        with pytest.raises(BadInputError, match="is not a backup of Outcrop" if length < 15 else WRONG):
             read(whole[:length])
     with pytest.raises(BadInputError, match=WRONG):
         read(whole + b"\0")
@@ -86,7 +86,7 @@ def test_a_file_with_one_other_bit_anywhere_is_refused() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"PGDMP\x01\x10", b"outcrop backu", b"{}\n" * 50, b"\0" * 5000])
 def test_another_file_is_no_backup(data: bytes) -> None:
-    with pytest.raises(BadInputError, match="it is no backup of Outcrop"):
+    with pytest.raises(BadInputError, match="it is not a backup of Outcrop"):
         read(data)
 
 
@@ -199,10 +199,10 @@ def test_what_is_there_is_not_replaced_nor_what_comes_meanwhile(tmp_path: Path) 
     path.write_text("before")
     link.symlink_to("nowhere")
     for taken in (path, link):
-        with pytest.raises(BadInputError, match="is there already"), create_file(taken):
+        with pytest.raises(BadInputError, match="exists already"), create_file(taken):
             pytest.fail("it was begun")
     late = tmp_path / "late"
-    with pytest.raises(BadInputError, match="is there already"), create_file(late):
+    with pytest.raises(BadInputError, match="exists already"), create_file(late):
         late.write_text("quicker")
     assert (path.read_text(), late.read_text()) == ("before", "quicker")
 

@@ -198,7 +198,8 @@ async def end_abandoned_deliveries(
     """
     cursor = await db.execute(
         """SELECT claimer
-           FROM (SELECT DISTINCT claimer FROM outbox WHERE claimed_at IS NOT NULL AND outcome IS NULL) AS claims
+           FROM (SELECT DISTINCT claimer FROM outbox
+                 WHERE claimed_at IS NOT NULL AND outcome IS NULL) AS claims
            WHERE claimer <> %s""",
         [own],
     )

@@ -1,1 +1,1 @@
-"""Back up and restore all tables."""
+"""Copy the whole database to an archive file, and back."""

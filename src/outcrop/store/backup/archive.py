@@ -1,14 +1,16 @@
-r"""The file of a backup: what it is a backup of, the rows of each table in compressed pieces, and an end that vouches for all of it.
+r"""Write and read the archive file of a backup: a header, the rows of each table, and a MAC over everything.
+
+The file is a first line and parts:
 
     outcrop backup 1\n
-    H  what it is a backup of (JSON)
-    T  a table begins: its name and columns (JSON)
-    D  a piece of its rows, in COPY's text format, compressed; as many as it takes
-    R  the table ends: how many rows it has (JSON)
-    Z  the SHA-256 of everything before, and a code over that which takes the keys of the database
+    H  header (JSON)
+    T  begin of a table: its name and columns (JSON)
+    D  compressed rows of the table in COPY's text format; any number of these parts
+    R  end of the table: the number of its rows (JSON)
+    Z  SHA-256 of everything before, and a MAC of that digest made with the database's keys
 
-Each part is a letter, the length of what follows (4 bytes, the highest first), and that. It is written and read in bounded memory, and
-holds rows only: nothing in it is ever run.
+Each part is its letter, the length of its content (4 bytes, big-endian) and the content. The file is
+written and read in bounded memory. It contains rows only, nothing that is ever executed.
 """
 
 import errno
@@ -26,30 +28,30 @@ from typing import Any, BinaryIO
 from outcrop.domain.errors import BadInputError, OperatorError
 
 PIECE_SIZE = 1 << 20  # bytes of rows that are compressed together
-_LEVEL = 1  # of zlib: level 6 takes half as long again for a twelfth less
-_KIND = b"outcrop backup "
-_MAGIC = _KIND + b"1\n"
-_LONGEST = 2 * PIECE_SIZE  # of a part; a file cannot have us hold more
-_HASH = hashlib.sha256().digest_size
-_UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, zlib.error)
+_ZLIB_LEVEL = 1  # level 6 takes half as long again and saves a twelfth
+_SIGNATURE = b"outcrop backup "
+_MAGIC = _SIGNATURE + b"1\n"
+_MAX_PART_SIZE = 2 * PIECE_SIZE  # limits the memory that a forged file can make us use
+_DIGEST_SIZE = hashlib.sha256().digest_size
+_FORMAT_ERRORS = (KeyError, TypeError, ValueError, AttributeError, zlib.error)
+
+ArchivePart = tuple[bytes, bytes]  # letter and content
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveHeader:
-    """What a file is a backup of."""
+    """The database that an archive is a backup of."""
 
     made_at: datetime
-    made_by: str  # the program's version
+    made_by: str  # version of the program
     schema: int
-    keyring: dict[
-        str, str
-    ]  # hexadecimal, as the database holds them: wrapped by a key that is not in the file
-    sequences: dict[str, int]  # what the next row of `table.column` gets at least
+    keyring: dict[str, str]  # the wrapped keys, hexadecimal; the operator's key is not in the file
+    sequences: dict[str, int]  # `table.column` -> next value
 
 
 @dataclass(slots=True)
 class ArchivedTable:
-    """A table in the file, whose pieces are read once and in their place; how many rows they were is known after the last."""
+    """A table of an archive. Its pieces can be read once; `rows` is set after the last piece."""
 
     name: str
     columns: list[str]
@@ -58,42 +60,47 @@ class ArchivedTable:
 
 
 class ArchiveWriter:
-    """Writes the parts in their order."""
+    """Writes an archive: the header first, then for each table begin, rows and end, then the final part."""
 
     def __init__(self, file: BinaryIO, header: ArchiveHeader) -> None:
         self._file = file
         self._hash = hashlib.sha256()
-        self._rows = bytearray()
-        self.size = 0
+        self._rows = bytearray()  # not written yet
+        self.size = 0  # bytes written
         self._write(_MAGIC)
-        self._json(b"H", asdict(header) | {"made_at": header.made_at.isoformat()})
+        self._write_json(b"H", asdict(header) | {"made_at": header.made_at.isoformat()})
 
     def begin_table(self, table: str, columns: list[str]) -> None:
-        self._json(b"T", {"table": table, "columns": columns})
+        """Write the begin of a table."""
+        self._write_json(b"T", {"table": table, "columns": columns})
 
     def add_rows(self, rows: bytes | bytearray | memoryview) -> None:
+        """Add rows to the table; write every full piece."""
         self._rows += rows
         while len(self._rows) >= PIECE_SIZE:
-            self._piece()
+            self._write_piece()
 
     def end_table(self, rows: int) -> None:
+        """Write the remaining rows and the table's number of rows."""
         if self._rows:
-            self._piece()
-        self._json(b"R", {"rows": rows})
+            self._write_piece()
+        self._write_json(b"R", {"rows": rows})
 
-    def finish(self, vouch: Callable[[bytes], bytes]) -> None:
+    def finish(self, compute_mac: Callable[[bytes], bytes]) -> None:
+        """Write the digest of the whole file and its MAC."""
         digest = self._hash.digest()
-        self._part(b"Z", digest + vouch(digest))
+        self._write_part(b"Z", digest + compute_mac(digest))
 
-    def _piece(self) -> None:
-        self._part(b"D", zlib.compress(self._rows[:PIECE_SIZE], _LEVEL))
+    def _write_piece(self) -> None:
+        """Compress and write the first PIECE_SIZE bytes of the waiting rows."""
+        self._write_part(b"D", zlib.compress(self._rows[:PIECE_SIZE], _ZLIB_LEVEL))
         del self._rows[:PIECE_SIZE]
 
-    def _json(self, kind: bytes, value: dict[str, Any]) -> None:
-        self._part(kind, json.dumps(value).encode())
+    def _write_json(self, letter: bytes, value: dict[str, Any]) -> None:
+        self._write_part(letter, json.dumps(value).encode())
 
-    def _part(self, kind: bytes, content: bytes) -> None:
-        self._write(kind + len(content).to_bytes(4, "big") + content)
+    def _write_part(self, letter: bytes, content: bytes) -> None:
+        self._write(letter + len(content).to_bytes(4, "big") + content)
 
     def _write(self, data: bytes) -> None:
         self._file.write(data)
@@ -102,87 +109,99 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """A file that was opened for reading, from its beginning; whatever is wrong with it is told in one way."""
+    """Reads an archive from its begin; raises BadInputError for anything that is wrong with it.
+
+    `name` is the file's name in error messages. `digest` and `mac` are set when all tables were read.
+    """
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file = file
         self._name = name
-        self._parts = self._read()
-        self.bytes_read = 0  # bytes so far
-        self.digest, self.mac = b"", b""  # there when everything was read
+        self._parts = self._read_parts()
+        self.bytes_read = 0
+        self.digest, self.mac = b"", b""
         try:
-            self.header = _header(self._json(b"H", next(self._parts, (b"", b""))))
-        except _UNREADABLE:
+            self.header = _parse_header(self._parse_json(b"H", next(self._parts, (b"", b""))))
+        except _FORMAT_ERRORS:
             raise self._damaged() from None
 
     def tables(self) -> Iterator[ArchivedTable]:
-        """Give the tables one after the other. The end of the file has been looked at when there are no more."""
+        """Yield the tables in order. Each table's pieces must be read before the next table.
+
+        After the last table the end of the file is checked.
+        """
         for part in self._parts:
-            begins = self._json(b"T", part)
+            begin = self._parse_json(b"T", part)
             try:
-                table = ArchivedTable(str(begins["table"]), [str(column) for column in begins["columns"]])
-            except _UNREADABLE:
+                table = ArchivedTable(str(begin["table"]), [str(column) for column in begin["columns"]])
+            except _FORMAT_ERRORS:
                 raise self._damaged() from None
-            table.pieces = self._pieces(table)
+            table.pieces = self._read_pieces(table)
             yield table
 
-    def _pieces(self, table: ArchivedTable) -> Iterator[bytes]:
-        for kind, content in self._parts:
+    def _read_pieces(self, table: ArchivedTable) -> Iterator[bytes]:
+        """Yield the table's rows in decompressed pieces, up to its end; then set its number of rows."""
+        for letter, content in self._parts:
             try:
-                if kind != b"D":
-                    table.rows = int(self._json(b"R", (kind, content))["rows"])
+                if letter != b"D":
+                    table.rows = int(self._parse_json(b"R", (letter, content))["rows"])
                     return
-                rows = _unpacked(content)
-            except _UNREADABLE:
+                rows = _decompress_piece(content)
+            except _FORMAT_ERRORS:
                 raise self._damaged() from None
             yield rows
         raise self._damaged()
 
-    def _read(self) -> Iterator[tuple[bytes, bytes]]:
+    def _read_parts(self) -> Iterator[ArchivePart]:
+        """Check the first line, yield all parts but the last, and check the digest in the last part."""
         magic = self._file.read(len(_MAGIC))
         self.bytes_read += len(magic)
-        if not magic.startswith(_KIND):
-            raise BadInputError(f"{self._name} is no backup of Outcrop")
+        if not magic.startswith(_SIGNATURE):
+            raise BadInputError(f"{self._name} is not a backup of Outcrop")
         if len(magic) < len(_MAGIC):
             raise self._damaged()
         if magic != _MAGIC:
             raise BadInputError(f"{self._name} was written by a newer version of Outcrop: upgrade this one")
         so_far = hashlib.sha256(magic)
         while True:
-            head = self._exactly(5)
-            kind, length = head[:1], int.from_bytes(head[1:], "big")
-            if length > _LONGEST:
+            head = self._read_exactly(5)
+            letter, length = head[:1], int.from_bytes(head[1:], "big")
+            if length > _MAX_PART_SIZE:
                 raise self._damaged()
-            content = self._exactly(length)
-            if kind == b"Z":
+            content = self._read_exactly(length)
+            if letter == b"Z":
                 break
             so_far.update(head)
             so_far.update(content)
-            yield kind, content
-        if len(content) != 2 * _HASH or content[:_HASH] != so_far.digest() or self._file.read(1):
+            yield letter, content
+        digest, mac = content[:_DIGEST_SIZE], content[_DIGEST_SIZE:]
+        if len(content) != 2 * _DIGEST_SIZE or digest != so_far.digest() or self._file.read(1):
             raise self._damaged()
-        self.digest, self.mac = content[:_HASH], content[_HASH:]
+        self.digest, self.mac = digest, mac
 
-    def _exactly(self, length: int) -> bytes:
+    def _read_exactly(self, length: int) -> bytes:
+        """Read so many bytes; raise BadInputError if the file ends before."""
         if len(data := self._file.read(length)) != length:
             raise self._damaged()
         self.bytes_read += length
         return data
 
-    def _json(self, kind: bytes, part: tuple[bytes, bytes]) -> dict[str, Any]:
+    def _parse_json(self, letter: bytes, part: ArchivePart) -> dict[str, Any]:
+        """Parse the JSON object in a part; raise BadInputError if the part has another letter."""
         try:
             value = json.loads(part[1])
         except (ValueError, RecursionError):
             raise self._damaged() from None
-        if part[0] != kind or not isinstance(value, dict):
+        if part[0] != letter or not isinstance(value, dict):
             raise self._damaged()
         return value
 
     def _damaged(self) -> BadInputError:
-        return BadInputError(f"{self._name} is cut short or was altered: nothing is restored from it")
+        return BadInputError(f"{self._name} is incomplete or was altered: nothing is restored from it")
 
 
-def _header(value: dict[str, Any]) -> ArchiveHeader:
+def _parse_header(value: dict[str, Any]) -> ArchiveHeader:
+    """Return the header of its JSON object; raise one of _FORMAT_ERRORS if a field is missing or wrong."""
     return ArchiveHeader(
         made_at=datetime.fromisoformat(value["made_at"]),
         made_by=str(value["made_by"]),
@@ -192,58 +211,58 @@ def _header(value: dict[str, Any]) -> ArchiveHeader:
     )
 
 
-def _unpacked(content: bytes) -> bytes:
-    """Unpack one piece, however much it claims to hold."""
-    unpacking = zlib.decompressobj()
-    rows = unpacking.decompress(content, PIECE_SIZE)
-    if not unpacking.eof or unpacking.unused_data:
-        raise ValueError("a piece is longer than pieces are")
+def _decompress_piece(content: bytes) -> bytes:
+    """Decompress a piece; raise ValueError if it would be longer than PIECE_SIZE."""
+    decompressor = zlib.decompressobj()
+    rows = decompressor.decompress(content, PIECE_SIZE)
+    if not decompressor.eof or decompressor.unused_data:
+        raise ValueError("the piece is longer than PIECE_SIZE")
     return rows
 
 
 @contextmanager
 def create_file(path: Path) -> Iterator[BinaryIO]:
-    """Write a file that is there when it is whole and durable, and not before; one that is there already stays as it is.
+    """Create a file that appears at `path` only when the block has ended and the content is on disk.
 
-    It has no name until then, so that not even a killed process leaves a part of it. Where the file system has no such files it
-    stands beside its place, under a name with a dot before it.
+    An existing file is never replaced. Until its end the file has no name (O_TMPFILE), so that even a killed
+    process leaves nothing. On file systems without such files it has a hidden name in the same folder.
     """
-    beside = None
-    there = BadInputError(f"{path} is there already: a backup replaces nothing")
+    hidden = None
+    exists = BadInputError(f"{path} exists already: a backup replaces no file")
     if path.exists() or path.is_symlink():
-        raise there
+        raise exists
     try:
         try:
             fd = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         except OSError as error:
             if error.errno not in {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}:
                 raise
-            beside = path.with_name(f".{path.name}.{os.getpid()}")
-            fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+            hidden = path.with_name(f".{path.name}.{os.getpid()}")
+            fd = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb", buffering=PIECE_SIZE) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            with _opened(path.parent) as folder:
-                if beside is None:
-                    os.link(
-                        f"/proc/self/fd/{file.fileno()}", path.name, dst_dir_fd=folder
-                    )  # given a folder it follows the first name
+            with _open_folder(path.parent) as folder:
+                if hidden is None:
+                    # With dst_dir_fd, os.link calls linkat, which follows the link of the first path.
+                    os.link(f"/proc/self/fd/{file.fileno()}", path.name, dst_dir_fd=folder)
                 else:
-                    beside.rename(path)
-                with suppress(OSError):  # some file systems cannot
+                    hidden.rename(path)
+                with suppress(OSError):  # not every file system can sync a folder
                     os.fsync(folder)
     except FileExistsError:
-        raise there from None
+        raise exists from None
     except OSError as error:
         raise OperatorError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
-        if beside is not None:
-            beside.unlink(missing_ok=True)
+        if hidden is not None:
+            hidden.unlink(missing_ok=True)
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[int]:
+def _open_folder(folder: Path) -> Iterator[int]:
+    """Yield a file descriptor of the folder, and close it at the end."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield fd

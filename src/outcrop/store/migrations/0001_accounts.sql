@@ -1,4 +1,4 @@
--- Accounts, their members and keys, the audit trail, and the keys that protect what is stored.
+-- Accounts, members, API keys, the audit trail, and the encryption keys.
 
 CREATE TABLE accounts (
     id         integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -8,7 +8,7 @@ CREATE TABLE accounts (
     created_at timestamptz(0) NOT NULL
 );
 
--- One person belongs to one account, so that an e-mail address alone is enough to sign in.
+-- A person belongs to one account only, so that an e-mail address alone is enough to sign in.
 CREATE TABLE members (
     id            uuid PRIMARY KEY,
     account_id    integer NOT NULL REFERENCES accounts ON DELETE CASCADE,
@@ -20,7 +20,7 @@ CREATE TABLE members (
 CREATE UNIQUE INDEX members_email ON members (lower(email));
 CREATE INDEX members_account ON members (account_id);
 
--- `created_by` is text and no reference: removing a member revokes no key and forgets no history.
+-- `created_by` is text, not a reference: removing a member revokes no key and loses no history.
 CREATE TABLE api_keys (
     id         uuid PRIMARY KEY,
     account_id integer NOT NULL REFERENCES accounts ON DELETE CASCADE,
@@ -34,7 +34,8 @@ CREATE TABLE api_keys (
 );
 CREATE INDEX api_keys_account ON api_keys (account_id);
 
--- One row a key, changed by one statement. Unlogged: a crash may forget a minute's count, and no request waits for the disk.
+-- One row for each key, changed by one statement. Unlogged: no request waits for the disk, and a crash may lose
+-- a minute's count.
 CREATE UNLOGGED TABLE rate_windows (
     key_id     uuid PRIMARY KEY REFERENCES api_keys ON DELETE CASCADE,
     started_at timestamptz NOT NULL,
@@ -42,7 +43,7 @@ CREATE UNLOGGED TABLE rate_windows (
     used_at    timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
--- Random keys, wrapped by the operator's key. `check_value` tells a wrong operator's key from damage.
+-- Random keys, wrapped by the operator's key. `check_value` distinguishes a wrong operator's key from damaged keys.
 CREATE TABLE keyring (
     only_row        boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     salt            bytea NOT NULL,
@@ -51,7 +52,7 @@ CREATE TABLE keyring (
     fingerprint_key bytea NOT NULL
 );
 
--- Append-only. The lines of an account go only after the account itself, in the same transaction.
+-- Append-only. An account's lines can be deleted only after the account itself, in the same transaction.
 CREATE TABLE audit (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     account_id integer REFERENCES accounts DEFERRABLE INITIALLY DEFERRED,

@@ -1,4 +1,4 @@
--- Findings, and what makes any list of them quick and its total exact (docs/adr/0002-lists-at-scale.md).
+-- Findings, and the tables that make lists of them fast and totals exact (docs/adr/0002-lists-at-scale.md).
 
 CREATE EXTENSION IF NOT EXISTS pg_trgm;
 CREATE EXTENSION IF NOT EXISTS btree_gin;
@@ -28,11 +28,11 @@ CREATE TABLE findings (
     auto_resolved         boolean,
     resolved_by           text,
     suppressed_at         timestamptz(0),
-    fingerprint           bytea,  -- HMAC of the raw value: the same credential in another place has the same one
+    fingerprint           bytea,  -- HMAC of the raw value: the same credential in another place has the same
     identity              bytea,  -- digest of source, path and fingerprint: the same credential in the same place
-    secret_box            bytea,  -- the raw value, encrypted; it stands nowhere else
-    -- Four filters packed into one small number (store/facets.py), so that narrow indexes and the rollups can carry them.
-    -- A value outside its list makes it NULL, which the column refuses.
+    secret_box            bytea,  -- the raw value, encrypted; it is stored nowhere else
+    -- Four filters packed into one small number (store/findings/facets.py), for narrow indexes and the rollups.
+    -- A value that is not in its list makes the facet NULL, which the column does not accept.
     facet                 smallint NOT NULL GENERATED ALWAYS AS ((
         (suppressed_at IS NOT NULL)::int * 125
         + (array_position('{active,resolved,false_positive,customer_restricted,stale}'::text[], status) - 1) * 25
@@ -50,22 +50,24 @@ CREATE INDEX findings_facet ON findings (account_id, facet) INCLUDE (id, composi
 CREATE INDEX findings_fingerprint ON findings (account_id, fingerprint) WHERE fingerprint IS NOT NULL;
 CREATE UNIQUE INDEX findings_identity ON findings (account_id, identity) WHERE identity IS NOT NULL;
 
--- The text that q searches, apart from the findings: a rescan that touches every `last_seen_at` then leaves the trigram index alone.
--- facet, score and first seen stand here too, outside every index, so that changing them is cheap and a search needs no join.
+-- The text that `q` searches. It has a table of its own, so that a rescan, which updates every `last_seen_at`, does
+-- not update the trigram index. facet, score and first seen are copied here without an index: changing them is
+-- cheap, and a search needs no join.
 CREATE TABLE finding_search (
     account_id      integer NOT NULL,
     id              uuid NOT NULL,
-    text            text NOT NULL,  -- case-folded by Python: the same on every server, whatever its locale
+    text            text NOT NULL,  -- case-folded by Python, so that the server's locale does not matter
     facet           smallint NOT NULL,
     composite_score float8 NOT NULL,
     first_seen_at   timestamptz(0) NOT NULL,
     PRIMARY KEY (account_id, id)
 ) WITH (fillfactor = 90);
--- New texts wait in the index's pending list, and whoever makes it longer than its limit has to sort them in. That must never be a
--- person who triages: so the limit is large, and an import sorts in what it has added itself, often enough to stay below it.
+-- New texts wait in the index's pending list. The writer that makes the list longer than its limit has to move it
+-- into the index, which takes long. That must never be a person's triage. So the limit is large, and an import
+-- flushes the list itself before it gets that long.
 CREATE INDEX finding_search_text ON finding_search USING gin (account_id, text gin_trgm_ops) WITH (gin_pending_list_limit = 524288);
 
--- One row for each label that a finding's credential opens.
+-- One row for each service that a finding's credential gives access to.
 CREATE TABLE finding_services (
     account_id      integer NOT NULL,
     id              uuid NOT NULL,
@@ -77,7 +79,8 @@ CREATE TABLE finding_services (
 );
 CREATE INDEX finding_services_score ON finding_services (account_id, service, composite_score, id) INCLUDE (facet, first_seen_at);
 
--- Counts of findings by cell. Writers only append to the deltas and so never wait for each other; a job folds them into the rollups.
+-- Counts of findings by cell. Writers only append to the deltas, so that they never wait for each other; a job adds
+-- the deltas to the rollups.
 CREATE TABLE rollups (
     account_id integer NOT NULL,
     kind       smallint NOT NULL,
@@ -102,8 +105,9 @@ CREATE VIEW rollup_cells AS
     UNION ALL
     SELECT account_id, kind, service, bucket, facet, n FROM rollup_deltas;
 
--- The cells a finding counts in; the kinds are named in store/rollups.py. Days are counted in UTC from 1970. Facet -1 is all of them.
--- `outcrop doctor` recounts by these two functions; the triggers below come to the same figures in one pass.
+-- The cells in which a finding is counted; store/findings/rollups.py names the kinds. Days are counted in UTC from
+-- 1970. Facet -1 means all facets. `outcrop doctor` recounts with these two functions; the triggers below compute
+-- the same counts in one pass.
 CREATE FUNCTION utc_day(timestamptz) RETURNS integer LANGUAGE sql IMMUTABLE AS $$ SELECT floor(extract(epoch FROM $1) / 86400)::integer $$;
 CREATE FUNCTION finding_cells(facet smallint, score float8, first_seen timestamptz, last_seen timestamptz)
 RETURNS TABLE (kind smallint, bucket integer, facet smallint) LANGUAGE sql IMMUTABLE AS $$
@@ -127,7 +131,8 @@ RETURNS TABLE (kind smallint, bucket integer, facet smallint) LANGUAGE sql IMMUT
            (8::smallint, 0, -1::smallint)
 $$;
 
--- The three trigger functions differ in what they count and in what else they do; the counting itself is written once, here.
+-- The three trigger functions differ in the rows that they count and in their other statements. The counting itself
+-- is written once, here.
 DO $do$
 DECLARE
     counted text := $sql$
@@ -153,7 +158,7 @@ DECLARE
         HAVING sum(n) <> 0;
     $sql$;
     columns text := 'account_id, facet, composite_score, first_seen_at, last_seen_at';
-    -- What the search and the service table carry of a finding.
+    -- The columns of a finding that finding_search and finding_services copy.
     carried text := '(%1$s.facet, %1$s.composite_score, %1$s.first_seen_at)';
     labelled text := '(%1$s.facet, %1$s.composite_score, %1$s.first_seen_at, %1$s.validation_detail -> ''enabled_services'')';
 BEGIN

@@ -1,4 +1,4 @@
--- Scan runs, and the events that wait to be sent.
+-- Scan runs, and the queue of events to send.
 
 CREATE TABLE scans (
     account_id        integer NOT NULL REFERENCES accounts ON DELETE CASCADE,
@@ -20,7 +20,7 @@ CREATE TABLE scans (
 );
 CREATE INDEX scans_newest ON scans (account_id, created_at, id);
 
--- Written in the transaction of the change it tells of; `finding` is the finding as of that change.
+-- A row is inserted in the transaction of the change that it reports; `finding` is the finding after that change.
 CREATE TABLE outbox (
     id         uuid PRIMARY KEY,
     account_id integer NOT NULL REFERENCES accounts ON DELETE CASCADE,

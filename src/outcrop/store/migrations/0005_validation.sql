@@ -1,6 +1,6 @@
--- What issuers have said of credentials, and what a score is made of.
+-- Verdicts about credentials, and the parts of a score.
 
--- One row for each credential of an account, however many places it stands in.
+-- One row for each credential of an account, even if it has several findings.
 CREATE TABLE verdicts (
     account_id  integer NOT NULL REFERENCES accounts ON DELETE CASCADE,
     fingerprint bytea NOT NULL,
@@ -8,7 +8,7 @@ CREATE TABLE verdicts (
     confidence  text NOT NULL,
     reason      text NOT NULL,
     services    text[] NOT NULL,
-    asked       boolean NOT NULL,  -- it was also asked what the credential opens
+    asked       boolean NOT NULL,  -- the issuer was also asked which services the credential gives access to
     test_mode   boolean NOT NULL,
     canary      boolean NOT NULL,
     checked_at  timestamptz(0) NOT NULL,
@@ -16,4 +16,4 @@ CREATE TABLE verdicts (
 );
 
 ALTER TABLE findings
-    ADD COLUMN score_detail jsonb;  -- the version, the parts, and what else went into the score
+    ADD COLUMN score_detail jsonb;  -- the version of the score, its parts, and its other inputs

@@ -1,6 +1,6 @@
--- Who is signed in to the portal, how one gets in, and the views that people keep.
+-- Sessions of the portal, sign-in attempts, one-time links, second factors and saved views.
 
--- The token is in the browser alone; what is stored of it is its SHA-256 (256 random bits need no salt).
+-- Only the browser has the token. Its SHA-256 is stored (256 random bits need no salt).
 CREATE TABLE sessions (
     digest       bytea PRIMARY KEY,
     id           uuid NOT NULL UNIQUE,
@@ -14,8 +14,8 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_member ON sessions (member_id);
 CREATE INDEX sessions_account ON sessions (account_id);
 
--- One row for each try to sign in that was not a success, of known and unknown addresses alike; those under way count too.
--- The e-mail is a digest: people type their password in the wrong field.
+-- One row for each sign-in attempt that did not succeed, for known and unknown addresses, or has not ended yet.
+-- The e-mail address is a digest, because people type their password into the wrong field.
 CREATE TABLE sign_in_attempts (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     email   bytea NOT NULL,
@@ -26,7 +26,7 @@ CREATE TABLE sign_in_attempts (
 CREATE INDEX sign_in_attempts_email ON sign_in_attempts (email, at);
 CREATE INDEX sign_in_attempts_network ON sign_in_attempts (network, at);
 
--- Links that work once: an invitation, or a new password for someone who has forgotten it.
+-- One-time links: an invitation, or a reset of a forgotten password.
 CREATE TABLE links (
     digest     bytea PRIMARY KEY,
     id         uuid NOT NULL UNIQUE,
@@ -34,8 +34,8 @@ CREATE TABLE links (
     kind       text NOT NULL CHECK (kind IN ('invite', 'reset')),
     email      text NOT NULL,
     role       text NOT NULL CHECK (role IN ('owner', 'admin', 'member')),
-    member_id  uuid REFERENCES members ON DELETE CASCADE,   -- whose password a reset sets
-    invited_by uuid REFERENCES members ON DELETE CASCADE,   -- an invitation goes with who made it
+    member_id  uuid REFERENCES members ON DELETE CASCADE,   -- the member whose password a reset sets
+    invited_by uuid REFERENCES members ON DELETE CASCADE,   -- an invitation is deleted with the member who made it
     created_by text NOT NULL,
     created_at timestamptz(0) NOT NULL,
     expires_at timestamptz(0) NOT NULL,
@@ -45,7 +45,7 @@ CREATE UNIQUE INDEX links_email ON links (account_id, kind, lower(email));
 CREATE INDEX links_member ON links (member_id);
 CREATE INDEX links_invited_by ON links (invited_by);
 
--- The second step of signing in. It asks for nothing until it is confirmed; `last_step` lets a code work once.
+-- Second factors (TOTP). Unconfirmed ones have no effect; `last_step` makes each code work only once.
 CREATE TABLE second_factors (
     member_id    uuid PRIMARY KEY REFERENCES members ON DELETE CASCADE,
     account_id   integer NOT NULL REFERENCES accounts ON DELETE CASCADE,
@@ -55,7 +55,7 @@ CREATE TABLE second_factors (
 );
 CREATE INDEX second_factors_account ON second_factors (account_id);
 
--- 80 random bits each, so SHA-256 is enough; a used one is deleted.
+-- 80 random bits each, so SHA-256 is enough; a code is deleted when it is used.
 CREATE TABLE recovery_codes (
     member_id uuid NOT NULL REFERENCES second_factors ON DELETE CASCADE,
     digest    bytea NOT NULL,

@@ -1,6 +1,6 @@
--- Stored credentials: asked about again in order, and erased some time after their finding was closed.
+-- Stored credentials are validated again, oldest verdict first, and erased some time after their finding was closed.
 
--- When a finding was closed, whoever did it and however. A trigger, since imports, runs and people all close findings.
+-- The time at which a finding was closed. A trigger sets it, since imports, runs and people all close findings.
 ALTER TABLE findings ADD COLUMN closed_at timestamptz(0);
 UPDATE findings SET closed_at = coalesce(resolved_at, now()) WHERE status NOT IN ('active', 'stale') AND secret_box IS NOT NULL;
 CREATE INDEX findings_to_erase ON findings (closed_at) WHERE secret_box IS NOT NULL AND closed_at IS NOT NULL;
@@ -15,7 +15,7 @@ CREATE TRIGGER findings_closing_insert BEFORE INSERT ON findings
 CREATE TRIGGER findings_closing_update BEFORE UPDATE ON findings
     FOR EACH ROW WHEN (NEW.status <> OLD.status) EXECUTE FUNCTION note_closing();
 
--- Verdicts are walked through from the oldest on; one of 1970 was never asked for.
+-- Verdicts are read from the oldest on. A time in 1970 means that no issuer was asked yet.
 CREATE INDEX verdicts_checked ON verdicts (checked_at, account_id, fingerprint);
 INSERT INTO verdicts
     SELECT DISTINCT account_id, fingerprint, 'unvalidated', 'low', 'not asked about yet', '{}'::text[], false, false, false, to_timestamp(0)

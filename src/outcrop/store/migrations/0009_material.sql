@@ -1,7 +1,8 @@
--- What the portal shows beside the lists: counts by type, the history of one finding, the lines around a credential.
+-- For the portal: counts by credential type, the history of one finding, the lines around a credential.
 
--- Counts by type of credential (kind 11 of store/rollups.py): `service` holds the type, `bucket` is 0. Triggers of their own, so that those
--- of 0002 stay as they are; a change of neither type nor facet sums to nothing and appends nothing.
+-- Counts by credential type (kind 11 of store/findings/rollups.py): `service` is the type, `bucket` is 0. They have
+-- triggers of their own, so that those of 0002 stay unchanged. An update that changes neither type nor facet sums
+-- to zero and appends nothing.
 DO $do$
 DECLARE
     counted text := $sql$
@@ -23,13 +24,14 @@ CREATE TRIGGER types_update AFTER UPDATE ON findings
     REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION types_updated();
 CREATE TRIGGER types_delete AFTER DELETE ON findings
     REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION types_deleted();
--- Nobody writes findings until this transaction ends: a trigger's creation keeps writers out.
+-- No findings are written until this transaction ends: creating a trigger locks the table against writers.
 INSERT INTO rollups SELECT account_id, 11, pattern_secret_type, 0, facet, count(*) FROM findings GROUP BY 1, 3, 5;
 
--- The history of one thing of an account.
+-- For the history of one finding or other target.
 CREATE INDEX audit_target ON audit (account_id, target, id);
 
--- The lines around a credential, every detected value in them masked, encrypted. They are erased with the credential, whoever erases it.
+-- The lines around a credential, with every detected value masked, encrypted. A trigger erases them together with
+-- the credential.
 ALTER TABLE findings ADD COLUMN excerpt_box bytea;
 CREATE FUNCTION excerpt_goes_with_secret() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
