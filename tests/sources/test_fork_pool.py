@@ -1,4 +1,4 @@
-"""Work that is shared by processes or threads: each batch is done once, and no process becomes large."""
+"""Run work in processes and threads: each batch is run once, and a large process is replaced."""
 
 import os
 import signal
@@ -12,42 +12,40 @@ from outcrop.domain.errors import OperatorError
 from outcrop.sources import fork_pool
 from outcrop.sources.fork_pool import Emit, run_in_processes, run_in_threads
 
-Shared = Callable[[Iterable[Any], fork_pool.Work, int], Iterator[Any]]
+RunFunction = Callable[[Iterable[Any], fork_pool.Work, int], Iterator[Any]]
 
 
-def tell_who(batches: Iterator[int], emit: Emit) -> None:
+def emit_worker(batches: Iterator[int], emit: Emit) -> None:
     for batch in batches:
         emit((batch, os.getpid(), threading.get_ident()))
 
 
 @pytest.fixture(params=[run_in_processes, run_in_threads])
-def shared(request: pytest.FixtureRequest) -> Shared:
-    given: Shared = request.param
+def run(request: pytest.FixtureRequest) -> RunFunction:
+    given: RunFunction = request.param
     return given
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 50])
 @pytest.mark.parametrize("jobs", [1, 2, 5])
-def test_each_batch_is_done_once(shared: Shared, count: int, jobs: int) -> None:
-    told = list(shared(range(count), tell_who, jobs))
-    assert sorted(batch for batch, *_ in told) == list(range(count))
-    assert len({who for _, *who in told for who in [tuple(who)]}) <= jobs
+def test_each_batch_is_run_once(run: RunFunction, count: int, jobs: int) -> None:
+    results = list(run(range(count), emit_worker, jobs))
+    assert sorted(batch for batch, *_ in results) == list(range(count))
+    assert len({who for _, *who in results for who in [tuple(who)]}) <= jobs
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_a_process_that_has_become_large_gives_way_to_another(
-    monkeypatch: pytest.MonkeyPatch, jobs: int
-) -> None:
+def test_a_process_that_has_grown_is_replaced(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
     monkeypatch.setattr(fork_pool, "MAX_PRIVATE_BYTES", 0)
     monkeypatch.setattr(fork_pool, "MIN_CPU_SECONDS", 0)
-    told = list(run_in_processes(range(20), tell_who, jobs))
-    assert sorted(batch for batch, *_ in told) == list(range(20))
+    results = list(run_in_processes(range(20), emit_worker, jobs))
+    assert sorted(batch for batch, *_ in results) == list(range(20))
     assert (
-        len({pid for _, pid, _ in told}) >= 20 - jobs
-    )  # the first batch is there before it has looked at itself
+        len({pid for _, pid, _ in results}) >= 20 - jobs
+    )  # a process checks its memory after its second batch
 
 
-def test_so_that_what_is_kept_for_each_batch_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_is_kept_for_each_batch_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fork_pool, "MAX_PRIVATE_BYTES", 40 << 20)
     monkeypatch.setattr(fork_pool, "MIN_CPU_SECONDS", 0)
     kept: list[bytes] = []
@@ -57,28 +55,28 @@ def test_so_that_what_is_kept_for_each_batch_does_not_add_up(monkeypatch: pytest
             kept.append(os.urandom(8 << 20))
             emit((batch, fork_pool.read_private_bytes()))
 
-    told = list(run_in_processes(range(30), keep, 2))
-    assert sorted(batch for batch, _ in told) == list(range(30))
-    assert max(own for _, own in told) < (40 + 8 + 16) << 20  # 240 in all, 120 for each process
-    assert max(own for _, own in told) > 40 << 20
+    results = list(run_in_processes(range(30), keep, 2))
+    assert sorted(batch for batch, _ in results) == list(range(30))
+    assert max(own for _, own in results) < (40 + 8 + 16) << 20  # 240 in all, 120 for each process
+    assert max(own for _, own in results) > 40 << 20
 
 
-def test_a_process_that_has_only_begun_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_has_just_started_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fork_pool, "MAX_PRIVATE_BYTES", 0)
-    told = list(run_in_processes(range(20), tell_who, 2))
-    assert len({pid for _, pid, _ in told}) <= 2
+    results = list(run_in_processes(range(20), emit_worker, 2))
+    assert len({pid for _, pid, _ in results}) <= 2
 
 
-def test_a_failure_is_told_without_its_text(shared: Shared) -> None:
+def test_a_failure_is_reported_without_its_text(run: RunFunction) -> None:
     def fail(batches: Iterator[int], _: Emit) -> None:
         raise LookupError(f"with a credential: {next(batches)}")
 
     with pytest.raises(OperatorError) as failed:
-        list(shared(range(3), fail, 2))
+        list(run(range(3), fail, 2))
     assert str(failed.value) == "a scanning process failed: LookupError"
 
 
-def test_a_process_that_is_killed_is_noticed() -> None:
+def test_a_killed_process_is_an_error() -> None:
     def killed(batches: Iterator[int], _: Emit) -> None:
         for batch in batches:
             if batch == 3:
@@ -88,31 +86,31 @@ def test_a_process_that_is_killed_is_noticed() -> None:
         list(run_in_processes(range(10), killed, 2))
 
 
-def test_batches_that_end_in_an_error_are_told() -> None:
+def test_an_error_in_the_iterator_of_batches_is_raised() -> None:
     def batches() -> Iterator[int]:
         yield from range(5)
         raise LookupError("no more")
 
     with pytest.raises(LookupError, match="no more"):
-        list(run_in_processes(batches(), tell_who, 2))
+        list(run_in_processes(batches(), emit_worker, 2))
 
 
-def test_who_stops_listening_stops_the_threads() -> None:
-    drawn: list[int] = []
-    heard = threading.Event()
+def test_closing_the_iterator_of_results_stops_the_threads() -> None:
+    taken: list[int] = []
+    is_closed = threading.Event()
 
     def batches() -> Iterator[int]:
         for number in range(1_000):
-            drawn.append(number)
+            taken.append(number)
             yield number
 
-    def work(mine: Iterator[int], emit: Emit) -> None:
-        for batch in mine:
+    def work(batches: Iterator[int], emit: Emit) -> None:
+        for batch in batches:
             emit(batch)
-            heard.wait(10)
+            is_closed.wait(10)
 
-    told = run_in_threads(batches(), work, 2)
-    next(told)
-    told.close()
-    heard.set()
-    assert len(drawn) <= 2
+    results = run_in_threads(batches(), work, 2)
+    next(results)
+    results.close()
+    is_closed.set()
+    assert len(taken) <= 2

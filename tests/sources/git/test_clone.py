@@ -1,4 +1,4 @@
-"""A repository over https: a real git server behind real TLS on loopback."""
+"""Clone repositories over https from a git server with TLS on the loopback interface."""
 
 import subprocess
 from collections.abc import Iterator
@@ -39,9 +39,9 @@ def server(tmp_path: Path) -> Iterator[GitHost]:
 
 
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "clone"
-    made.mkdir()
-    return made
+    work = tmp_path / "clone"
+    work.mkdir()
+    return work
 
 
 def test_every_ref_is_cloned_from_the_checked_address(server, tmp_path):
@@ -51,7 +51,7 @@ def test_every_ref_is_cloned_from_the_checked_address(server, tmp_path):
     assert {host for _, host, _ in server.requests} == {f"git.example:{server.port}"}
 
 
-def test_name_and_password_travel_as_a_header(server, tmp_path):
+def test_user_name_and_password_are_sent_as_a_header(server, tmp_path):
     clone(Remote.parse("https://me:p%40ss@git.example/repo.git"), folder(tmp_path), server.egress)
     assert {auth for _, _, auth in server.requests} == {"Basic bWU6cEBzcw=="}
 
@@ -82,7 +82,7 @@ def test_private_address_is_refused_before_anything_is_sent(server, tmp_path):
     assert server.requests == []
 
 
-def test_repository_that_is_not_there_is_one_line_without_the_password(server, tmp_path):
+def test_error_for_a_missing_repository_is_one_line_without_the_password(server, tmp_path):
     with pytest.raises(OperatorError) as error:
         clone(Remote.parse("https://me:hunter2hunter2@git.example/none.git"), folder(tmp_path), server.egress)
     assert "hunter2" not in error.value.message
@@ -103,14 +103,14 @@ def test_repository_that_is_not_there_is_one_line_without_the_password(server, t
         "https://[::1",
     ],
 )
-def test_other_addresses_are_refused(address, tmp_path):
+def test_addresses_that_are_not_https_are_refused(address, tmp_path):
     with pytest.raises(OperatorError):
         clone(Remote.parse(address), folder(tmp_path), Egress())
     with pytest.raises(OperatorError):
         clone(Remote(address), tmp_path, Egress())
 
 
-def test_an_address_that_cannot_be_read_is_not_repeated():
+def test_a_malformed_address_is_not_in_the_error():
     with pytest.raises(OperatorError) as error:
         Remote.parse("https://me:hunter2hunter2@[::1")
     assert "hunter2" not in error.value.message
@@ -118,6 +118,6 @@ def test_an_address_that_cannot_be_read_is_not_repeated():
 
 
 def test_credentials_do_not_stay_in_the_mirror(server, tmp_path):
-    made = folder(tmp_path)
-    clone(Remote.parse("https://me:hunter2hunter2@git.example/repo.git"), made, server.egress)
-    assert all(b"hunter2" not in file.read_bytes() for file in made.rglob("*") if file.is_file())
+    work = folder(tmp_path)
+    clone(Remote.parse("https://me:hunter2hunter2@git.example/repo.git"), work, server.egress)
+    assert all(b"hunter2" not in file.read_bytes() for file in work.rglob("*") if file.is_file())

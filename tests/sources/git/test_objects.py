@@ -1,4 +1,4 @@
-"""Messages read by their places in a pack: the same as git gives, and git is asked only for what is not as usual."""
+"""Read messages at their offsets in a pack: the same as git returns; git reads only unusual objects."""
 
 import random
 import subprocess
@@ -17,7 +17,7 @@ from tests.sources.conftest import Repo
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    """Commits whose messages are long and alike, so that git keeps some as changes of others, an empty one, and a tag."""
+    """Write commits with long and similar messages, which git packs as deltas, an empty message and a tag."""
     repo = Repo(tmp_path / "repo")
     chance = random.Random(3)
     text = [f"* line {number} was {chance.randrange(10**9)}" for number in range(200)]
@@ -30,101 +30,105 @@ def repo(tmp_path: Path) -> Repo:
     return repo
 
 
-def by_git(repo: Repo) -> dict[bytes, bytes]:
-    """Give all messages as git gives them."""
+def read_with_cat_file(repo: Repo) -> dict[bytes, bytes]:
+    """Return all messages as git returns them."""
     command = ["git", "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)"]
     lines = subprocess.run(command, cwd=repo.path, capture_output=True, check=True).stdout.splitlines()
     kinds = dict(reversed(line.split()) for line in lines)
-    given = {}
+    messages = {}
     for oid, kind in kinds.items():
         if kind in {b"commit", b"tag"}:
-            whole = subprocess.run(
+            content = subprocess.run(
                 ["git", "cat-file", kind, oid], cwd=repo.path, capture_output=True, check=True
             ).stdout
-            given[oid] = whole.partition(b"\n\n")[2]
-    return given
+            messages[oid] = content.partition(b"\n\n")[2]
+    return messages
 
 
-def by_us(repo: Repo, work: Path) -> dict[bytes, objects.Content]:
+def read_messages(repo: Repo, work: Path) -> dict[bytes, objects.Content]:
     repository = open_local(repo.path / ".git", work)
     return {
-        one[0]: one
-        for one in objects.read_contents(repository, list_objects(repository, (), lambda _: None, 1))
-        if isinstance(one[0], MessageId)
+        content[0]: content
+        for content in objects.read_contents(repository, list_objects(repository, (), lambda _: None, 1))
+        if isinstance(content[0], MessageId)
     }
 
 
-def texts(given: dict[bytes, objects.Content]) -> dict[bytes, object]:
-    return {oid: content for oid, (_, content) in given.items()}
+def texts(messages: dict[bytes, objects.Content]) -> dict[bytes, object]:
+    return {oid: content for oid, (_, content) in messages.items()}
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Give what git was asked for."""
+def ids_for_git(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Return the list of ids that git is asked for."""
     ids: list[bytes] = []
-    ask = objects.read_with_git
+    read_with_git = objects.read_with_git
 
-    def note(
+    def record_ids(
         repository: objects.Repository, batches: Iterable[list[bytes]], *, messages_only: bool = True
     ) -> object:
         batches = list(batches)
         ids.extend(oid for batch in batches for oid in batch)
-        return ask(repository, batches, messages_only=messages_only)
+        return read_with_git(repository, batches, messages_only=messages_only)
 
-    monkeypatch.setattr(objects, "read_with_git", note)
+    monkeypatch.setattr(objects, "read_with_git", record_ids)
     return ids
 
 
-def test_they_are_those_that_git_gives_and_git_is_not_asked(
-    repo: Repo, tmp_path: Path, asked: list[bytes]
+def test_messages_in_a_pack_are_read_without_git(
+    repo: Repo, tmp_path: Path, ids_for_git: list[bytes]
 ) -> None:
     (index,) = (repo.path / ".git" / "objects" / "pack").glob("*.idx")
     rows = repo.git("verify-pack", "-v", str(index)).splitlines()
-    assert sum(" commit " in row and len(row.split()) > 5 for row in rows) >= 10  # changes of other commits
-    given = by_us(repo, tmp_path / "work")
-    assert len(given) == 22
-    assert texts(given) == by_git(repo)
-    assert asked == []
+    assert sum(" commit " in row and len(row.split()) > 5 for row in rows) >= 10  # deltas of other commits
+    messages = read_messages(repo, tmp_path / "work")
+    assert len(messages) == 22
+    assert texts(messages) == read_with_cat_file(repo)
+    assert ids_for_git == []
 
 
-def test_they_come_many_at_a_time(repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_are_read_in_several_batches(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(objects, "_SCAN_BYTES", 10_000)
-    assert texts(by_us(repo, tmp_path / "work")) == by_git(repo)
+    assert texts(read_messages(repo, tmp_path / "work")) == read_with_cat_file(repo)
 
 
-def test_those_of_several_packs_are_told_once(repo: Repo, tmp_path: Path, asked: list[bytes]) -> None:
+def test_messages_of_several_packs_are_read_once(
+    repo: Repo, tmp_path: Path, ids_for_git: list[bytes]
+) -> None:
     repo.commit_message("in a second pack\n")
     repo.git("repack", "-dq")
     repo.commit_message("loose\n")
     repository = open_local(repo.path / ".git", tmp_path / "work")
     ids = [oid for batch in list_objects(repository, (), lambda _: None, 1) for oid in batch]
     assert len(ids) == len(set(ids)) == 24
-    assert texts(by_us(repo, tmp_path / "again")) == by_git(repo)
-    assert asked == [repo.git("rev-parse", "HEAD").encode()]
+    assert texts(read_messages(repo, tmp_path / "second")) == read_with_cat_file(repo)
+    assert ids_for_git == [repo.git("rev-parse", "HEAD").encode()]
 
 
-def test_those_of_a_pack_that_is_not_open_are_left_to_git(
-    repo: Repo, tmp_path: Path, asked: list[bytes], monkeypatch: pytest.MonkeyPatch
+def test_messages_of_a_pack_that_is_not_open_are_left_to_git(
+    repo: Repo, tmp_path: Path, ids_for_git: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pack, "_MAX_OPEN_PACKS", 0)
-    assert texts(by_us(repo, tmp_path / "work")) == by_git(repo)
-    assert sorted(asked) == sorted(by_git(repo))
+    assert texts(read_messages(repo, tmp_path / "work")) == read_with_cat_file(repo)
+    assert sorted(ids_for_git) == sorted(read_with_cat_file(repo))
 
 
-def test_what_is_no_longer_where_it_was_is_left_to_git(
-    repo: Repo, tmp_path: Path, asked: list[bytes]
+def test_messages_of_a_replaced_pack_are_left_to_git(
+    repo: Repo, tmp_path: Path, ids_for_git: list[bytes]
 ) -> None:
     repository = open_local(repo.path / ".git", tmp_path / "work")
     batches = list(list_objects(repository, (), lambda _: None, 1))
-    repo.commit_message("what a repack brings\n")
+    repo.commit_message("new in the repack\n")
     repo.git("repack", "-adfq")
-    given = {one[0]: one for one in objects.read_contents(repository, batches)}
-    assert texts(given) == {oid: text for oid, text in by_git(repo).items() if oid in given}
-    assert len(given) == 22
-    assert sorted(asked) == sorted(given)
+    messages = {content[0]: content for content in objects.read_contents(repository, batches)}
+    assert texts(messages) == {oid: text for oid, text in read_with_cat_file(repo).items() if oid in messages}
+    assert len(messages) == 22
+    assert sorted(ids_for_git) == sorted(messages)
 
 
-def test_a_damaged_one_is_told_and_the_others_are_read(repo: Repo, tmp_path: Path) -> None:
+def test_a_damaged_message_is_missing_and_the_others_are_read(repo: Repo, tmp_path: Path) -> None:
     (pack,) = (repo.path / ".git" / "objects" / "pack").glob("*.pack")
     (last,) = (
         row
@@ -132,15 +136,15 @@ def test_a_damaged_one_is_told_and_the_others_are_read(repo: Repo, tmp_path: Pat
         if row.startswith(repo.git("rev-parse", "v1"))
     )
     oid, _, _, _, start = last.split()[:5]
-    good = by_git(repo)
+    good = read_with_cat_file(repo)
     pack.chmod(0o600)
     with pack.open("r+b") as file:
         file.seek(int(start) + 10)
         file.write(b"\0\0\0\0")
     repository = open_local(repo.path / ".git", tmp_path / "work")
-    given = {
-        one[0]: one
-        for one in objects.read_contents(repository, list_objects(repository, (), lambda _: None, 1))
+    messages = {
+        content[0]: content
+        for content in objects.read_contents(repository, list_objects(repository, (), lambda _: None, 1))
     }
-    assert given.pop(oid.encode())[1] is None
-    assert texts(given) == {name: text for name, text in good.items() if name != oid.encode()}
+    assert messages.pop(oid.encode())[1] is None
+    assert texts(messages) == {name: text for name, text in good.items() if name != oid.encode()}

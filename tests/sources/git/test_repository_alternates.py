@@ -1,4 +1,4 @@
-"""Object folders that a repository borrows from are found as git finds them, however their names are written."""
+"""Parse and write the alternates file of a repository as git does."""
 
 import os
 from pathlib import Path
@@ -29,17 +29,17 @@ FIRST = token("first")
         (b"", []),
     ],
 )
-def test_each_is_read_as_git_reads_it(raw: bytes, expected: list[bytes]) -> None:
+def test_a_line_is_parsed_as_git_parses_it(raw: bytes, expected: list[bytes]) -> None:
     assert parse_alternates(raw) == expected
 
 
 @given(st.lists(st.binary(min_size=1), max_size=4))
-def test_what_is_written_is_read_back(names: list[bytes]) -> None:
+def test_a_formatted_line_is_parsed_back(names: list[bytes]) -> None:
     assert parse_alternates(b"".join(map(format_alternate, names))) == names
 
 
 @pytest.mark.parametrize("name", ["café", "a\nb", '"quoted"', "back\\slash"])
-def test_a_borrowed_folder_whose_name_is_quoted_is_read(
+def test_an_alternate_with_a_quoted_name_is_scanned(
     repo: Repo, tmp_path: Path, scan: Scan, name: str
 ) -> None:
     repo.commit({"a": FIRST})

@@ -1,4 +1,4 @@
-"""Where a value in a repository is said to come from; --since, --staged; every shape a repository can have on disk."""
+"""Scan the history of repositories: attribution, --since, --staged, the cache, and all layouts on disk."""
 
 import random
 import shutil
@@ -24,10 +24,10 @@ def day(number: int) -> datetime:
 
 def test_a_value_is_attributed_to_the_oldest_commit_that_has_it(repo: Repo, scan: Scan) -> None:
     repo.commit({"readme": "nothing\n"})
-    brought = repo.commit({"deep/settings.py": f"a = 1\nb = 2\nkey = '{FIRST}'\n"})
+    origin = repo.commit({"deep/settings.py": f"a = 1\nb = 2\nkey = '{FIRST}'\n"})
     repo.commit({"deep/settings.py": f"key = '{FIRST}'\nmore\n"})
     found = scan(repo.path).of(FIRST)
-    assert found["commit"] == brought
+    assert found["commit"] == origin
     assert found["author"] == "Ada <ada@example.org>"
     assert found["committed_at"] == found["first_seen_at"] == day(1), "the author's date, not the committer's"
     assert (found["file_path"], found["line_number"], found["column"]) == ("deep/settings.py", 3, 8)
@@ -35,7 +35,7 @@ def test_a_value_is_attributed_to_the_oldest_commit_that_has_it(repo: Repo, scan
     assert not found["unreachable"]
 
 
-def test_current_line_is_where_the_value_stands_now(repo: Repo, scan: Scan) -> None:
+def test_current_line_is_the_line_of_the_value_at_the_tip(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     repo.commit({"a": f"one\ntwo\n{FIRST}\n"})
     repo.commit({"a": f"one\ntwo\nthree\n{FIRST}\n"})
@@ -49,14 +49,14 @@ def test_a_value_in_the_root_commit_is_found(repo: Repo, scan: Scan) -> None:
     assert scan(repo.path).of(FIRST)["commit"] == root
 
 
-def test_a_value_that_was_removed_is_of_history_only(repo: Repo, scan: Scan) -> None:
-    brought = repo.commit({"a": f"{FIRST}\n"})
+def test_a_removed_value_is_in_the_history_only(repo: Repo, scan: Scan) -> None:
+    origin = repo.commit({"a": f"{FIRST}\n"})
     repo.commit({"a": "clean\n"})
     found = scan(repo.path).of(FIRST)
-    assert (found["source_type"], found["commit"], found["current_line"]) == ("commit", brought, None)
+    assert (found["source_type"], found["commit"], found["current_line"]) == ("commit", origin, None)
 
 
-def test_a_value_in_a_removed_file_is_of_history_only(repo: Repo, scan: Scan) -> None:
+def test_a_value_in_a_removed_file_is_in_the_history_only(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{FIRST}\n", "b": "stays\n"})
     repo.commit(remove=("a",))
     found = scan(repo.path).of(FIRST)
@@ -82,7 +82,7 @@ def test_a_value_at_the_tip_of_a_remote_branch_is_not_at_the_tip(repo: Repo, sca
 
 
 @pytest.mark.parametrize("annotated", [True, False])
-def test_a_value_that_only_a_tag_reaches_is_of_history(repo: Repo, scan: Scan, annotated: bool) -> None:
+def test_a_value_that_only_a_tag_reaches_is_in_the_history(repo: Repo, scan: Scan, annotated: bool) -> None:
     repo.commit({"a": "clean\n"})
     tagged = repo.commit({"a": f"{FIRST}\n"})
     repo.git("tag", *(["-a", "-m", "old"] if annotated else []), "v1")
@@ -91,7 +91,7 @@ def test_a_value_that_only_a_tag_reaches_is_of_history(repo: Repo, scan: Scan, a
     assert (found["source_type"], found["commit"], found["unreachable"]) == ("commit", tagged, False)
 
 
-def test_values_in_stashes_are_found_the_older_one_too(repo: Repo, scan: Scan) -> None:
+def test_values_in_stashes_are_found_also_in_older_stashes(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": "clean\n"})
     for value in (FIRST, SECOND):
         repo.write("a", f"{value}\n")
@@ -111,9 +111,7 @@ def test_a_value_in_a_stash_of_untracked_files_is_found(repo: Repo, scan: Scan) 
     assert scan(repo.path).of(FIRST)["file_path"] == "new"
 
 
-def test_a_value_that_only_the_merge_itself_brought_is_attributed_to_the_merge(
-    repo: Repo, scan: Scan
-) -> None:
+def test_a_value_that_a_merge_itself_adds_is_attributed_to_the_merge(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": "base\n"})
     repo.git("checkout", "--quiet", "-b", "side")
     repo.commit({"a": "side\n"})
@@ -137,16 +135,18 @@ def test_a_merge_that_takes_one_side_is_not_the_origin(repo: Repo, scan: Scan) -
 
 
 def test_one_value_at_two_paths_is_two_findings(repo: Repo, scan: Scan) -> None:
-    one = repo.commit({"a": f"{FIRST}\n"})
-    two = repo.commit({"b": f"{FIRST}\n"})
+    first = repo.commit({"a": f"{FIRST}\n"})
+    second = repo.commit({"b": f"{FIRST}\n"})
     found = scan(repo.path).findings
     assert [(f["file_path"], f["commit"], f["source_type"]) for f in found] == [
-        ("a", one, "repo"),
-        ("b", two, "repo"),
+        ("a", first, "repo"),
+        ("b", second, "repo"),
     ]
 
 
-def test_a_value_that_came_back_is_attributed_to_its_first_time(repo: Repo, scan: Scan) -> None:
+def test_a_value_that_was_removed_and_added_again_is_attributed_to_its_first_commit(
+    repo: Repo, scan: Scan
+) -> None:
     first = repo.commit({"a": f"{FIRST}\n"})
     repo.commit({"a": "clean\n"})
     repo.commit({"a": f"again\n{FIRST}\n"})
@@ -154,7 +154,7 @@ def test_a_value_that_came_back_is_attributed_to_its_first_time(repo: Repo, scan
     assert (found["commit"], found["line_number"], found["current_line"]) == (first, 1, 2)
 
 
-def test_a_renamed_file_has_a_place_before_and_after(repo: Repo, scan: Scan) -> None:
+def test_a_value_in_a_renamed_file_is_reported_at_both_paths(repo: Repo, scan: Scan) -> None:
     first = repo.commit({"old": f"{FIRST}\n"})
     repo.git("mv", "old", "new")
     second = repo.commit()
@@ -165,7 +165,7 @@ def test_a_renamed_file_has_a_place_before_and_after(repo: Repo, scan: Scan) -> 
     ]
 
 
-def test_a_value_in_two_branches_belongs_to_the_parent_of_both(repo: Repo, scan: Scan) -> None:
+def test_a_value_in_two_branches_is_attributed_to_their_common_parent(repo: Repo, scan: Scan) -> None:
     base = repo.commit({"a": f"{FIRST}\n"})
     for name in ("x", "y"):
         repo.git("checkout", "--quiet", "-b", name, base)
@@ -186,7 +186,7 @@ def test_an_unreachable_blob_is_found_and_marked(repo: Repo, scan: Scan) -> None
     )
 
 
-def test_what_was_force_pushed_away_is_found_and_marked(repo: Repo, scan: Scan) -> None:
+def test_a_value_that_was_force_pushed_away_is_found_and_marked(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": "clean\n"})
     repo.commit({"a": f"{FIRST}\n"})
     repo.git("reset", "--quiet", "--hard", "HEAD~1")
@@ -200,13 +200,13 @@ def test_a_tag_of_a_blob_is_scanned(repo: Repo, scan: Scan) -> None:
     assert scan(repo.path).secrets == [FIRST]
 
 
-def test_a_symlink_is_scanned_as_what_git_keeps_of_it(repo: Repo, scan: Scan) -> None:
+def test_the_target_of_a_symlink_is_scanned_as_its_content(repo: Repo, scan: Scan) -> None:
     (repo.path / "link").symlink_to(f"/nowhere/{FIRST}")
     repo.commit()
     assert scan(repo.path).of(FIRST)["file_path"] == "link"
 
 
-def test_the_ignore_file_at_head_counts_in_a_bare_repository(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+def test_the_ignore_file_at_head_is_used_in_a_bare_repository(repo: Repo, scan: Scan, tmp_path: Path) -> None:
     repo.commit({"vendor/a": f"{FIRST}\n", "b": f"{SECOND}\n", ".outcropignore": "vendor/\n"})
     repo.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
     assert scan(repo.path).secrets == [SECOND]
@@ -217,7 +217,7 @@ def test_the_ignore_file_at_head_counts_in_a_bare_repository(repo: Repo, scan: S
     ("versions", "line"),
     [("m", None), ("mm", None), ("um", 1), ("mu", 1), ("mum", 1), ("mmum", 1)],
 )
-def test_a_mark_allows_the_versions_of_a_line_that_have_it(
+def test_an_allow_mark_counts_for_the_versions_of_a_line_that_have_it(
     repo: Repo, scan: Scan, tmp_path: Path, versions: str, line: int | None
 ) -> None:
     commits = [
@@ -226,13 +226,15 @@ def test_a_mark_allows_the_versions_of_a_line_that_have_it(
         )
         for number, version in enumerate(versions)
     ]
-    for _ in range(3):  # with what the cache knows as without
+    for _ in range(3):  # the second and third time with the cache
         scanned = scan(repo.path, cache=tmp_path / "cache")
-        assert [one["commit"] for one in scanned.findings] == ([commits[versions.index("u")]] if line else [])
-        assert [one["current_line"] for one in scanned.findings] == ([1] if line else [])
+        assert [finding["commit"] for finding in scanned.findings] == (
+            [commits[versions.index("u")]] if line else []
+        )
+        assert [finding["current_line"] for finding in scanned.findings] == ([1] if line else [])
 
 
-def test_a_mark_that_goes_is_a_new_value(repo: Repo, scan: Scan) -> None:
+def test_a_value_whose_allow_mark_is_removed_is_new(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{FIRST} # outcrop:allow\n{SECOND}\n"})
     repo.write("a", f"{FIRST}\n{SECOND}\n")
     repo.git("add", "a")
@@ -245,7 +247,7 @@ def test_a_mark_that_goes_is_a_new_value(repo: Repo, scan: Scan) -> None:
 
 
 @pytest.fixture
-def line(repo: Repo) -> Repo:
+def history(repo: Repo) -> Repo:
     """Three commits with a value each, and a branch at the first."""
     repo.commit({"a": f"{FIRST}\n"})
     repo.git("branch", "start")
@@ -270,71 +272,71 @@ def line(repo: Repo) -> Repo:
         "short",
     ],
 )
-def test_since_takes_names_ancestors_and_short_ids(line: Repo, scan: Scan, revision: str) -> None:
-    since = line.git("rev-parse", "--short=7", "start") if revision == "short" else revision
-    scanned = scan(line.path, since=since)
+def test_since_accepts_ref_names_ancestors_and_short_ids(history: Repo, scan: Scan, revision: str) -> None:
+    since = history.git("rev-parse", "--short=7", "start") if revision == "short" else revision
+    scanned = scan(history.path, since=since)
     assert scanned.secrets == [SECOND, THIRD], "what the first commit had is not new, though its line moved"
     assert scanned.gaps == []
 
 
-def test_since_goes_up_to_every_ref_where_head_is_at_nothing(line: Repo, scan: Scan) -> None:
-    first = line.git("rev-list", "--max-parents=0", "main")
-    told = scan(line.path, since=first).secrets
-    line.git("symbolic-ref", "HEAD", "refs/heads/none")
-    assert scan(line.path, since=first).secrets == told != []
+def test_since_scans_up_to_every_ref_if_head_has_no_commit(history: Repo, scan: Scan) -> None:
+    first = history.git("rev-list", "--max-parents=0", "main")
+    secrets = scan(history.path, since=first).secrets
+    history.git("symbolic-ref", "HEAD", "refs/heads/none")
+    assert scan(history.path, since=first).secrets == secrets != []
 
 
-def test_since_head_brings_nothing(line: Repo, scan: Scan) -> None:
-    assert scan(line.path, since="HEAD").findings == []
+def test_since_head_finds_nothing(history: Repo, scan: Scan) -> None:
+    assert scan(history.path, since="HEAD").findings == []
 
 
-def test_since_tells_what_was_brought_and_removed_again(line: Repo, scan: Scan) -> None:
-    line.commit({"b": "clean\n"})
-    found = scan(line.path, since="start").of(SECOND)
+def test_since_reports_a_value_that_was_added_and_removed_again(history: Repo, scan: Scan) -> None:
+    history.commit({"b": "clean\n"})
+    found = scan(history.path, since="start").of(SECOND)
     assert (found["source_type"], found["current_line"]) == ("commit", None)
 
 
 @pytest.mark.parametrize(
     "revision", ["nothing", "HEAD~99", "0123456789", "--all", "main..start", "HEAD^{tree}", "~1", "\n", "a b"]
 )
-def test_since_refuses_what_is_no_revision(line: Repo, scan: Scan, revision: str) -> None:
-    scanned = scan(line.path, since=revision)
+def test_since_rejects_a_text_that_is_no_revision(history: Repo, scan: Scan, revision: str) -> None:
+    scanned = scan(history.path, since=revision)
     assert scanned.findings == []
     assert [("no such revision" in failure) for failure in scanned.report.failures] == [True]
 
 
 @pytest.mark.parametrize("of", ["HEAD:a", "HEAD^{tree}", "1234567890" * 4])
-def test_since_refuses_a_ref_to_what_is_no_commit(line: Repo, scan: Scan, of: str) -> None:
-    """From a tree nothing at all would be new, from a blob everything."""
-    (line.path / ".git" / "refs" / "tags" / "odd").write_text(
-        f"{of if of.isdigit() else line.git('rev-parse', of)}\n"
+def test_since_rejects_a_ref_to_an_object_that_is_no_commit(history: Repo, scan: Scan, of: str) -> None:
+    """Compared with a tree nothing would be new, compared with a blob everything."""
+    (history.path / ".git" / "refs" / "tags" / "odd").write_text(
+        f"{of if of.isdigit() else history.git('rev-parse', of)}\n"
     )
-    scanned = scan(line.path, since="odd")
+    scanned = scan(history.path, since="odd")
     assert (scanned.findings, scanned.report.failures) == ([], ["--since odd: there is no such revision"])
 
 
-def test_a_wrong_revision_ends_with_code_2_and_one_line(line: Repo, outcrop: Outcrop) -> None:
-    ran = outcrop("scan", "--json", "--since", "no\nthing", line.path)
+def test_a_wrong_revision_is_exit_code_2_and_an_error_on_one_line(history: Repo, outcrop: Outcrop) -> None:
+    ran = outcrop("scan", "--json", "--since", "no\nthing", history.path)
     assert ran.code == 2
     assert ran.findings == []
     assert ran.err == "outcrop: --since no\\nthing: there is no such revision\n"
 
 
-def test_since_tells_no_gap_of_a_submodule(line: Repo, scan: Scan, tmp_path: Path) -> None:
+def test_a_submodule_is_no_gap_with_since(history: Repo, scan: Scan, tmp_path: Path) -> None:
     inner = Repo(tmp_path / "inner")
     inner.commit({"x": "clean\n"})
-    line.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "sub")
-    line.commit({"d": f"{token('fourth')}\n"})
-    scanned = scan(line.path, since="HEAD~1")
+    history.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "sub")
+    history.commit({"d": f"{token('fourth')}\n"})
+    scanned = scan(history.path, since="HEAD~1")
     assert scanned.secrets == [token("fourth")]
     assert scanned.gaps == []
 
 
-# A value that is not new where it stands
+# Values that are not new
 
 
-def _told(repo: Repo, scan: Scan, *, by: str) -> list[str]:
-    """The paths that are told of what has been staged, before its commit or after it."""
+def _list_reported_paths(repo: Repo, scan: Scan, *, by: str) -> list[str]:
+    """Return the paths of the findings in staged files, before (`staged`) or after (`since`) their commit."""
     if by == "since":
         base = repo.git("rev-parse", "HEAD")
         repo.commit()
@@ -344,12 +346,12 @@ def _told(repo: Repo, scan: Scan, *, by: str) -> list[str]:
 
 
 @pytest.mark.parametrize("by", ["staged", "since"])
-def test_a_copy_is_new_though_another_changed_file_held_the_value(repo: Repo, scan: Scan, by: str) -> None:
+def test_a_copy_is_new_though_another_changed_file_had_the_value(repo: Repo, scan: Scan, by: str) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     repo.write("a", f"changed\n{FIRST}\n")
     repo.write("public/b", f"{FIRST}\n")
     repo.git("add", "--all")
-    assert _told(repo, scan, by=by) == ["public/b"]
+    assert _list_reported_paths(repo, scan, by=by) == ["public/b"]
 
 
 @pytest.mark.parametrize("by", ["staged", "since"])
@@ -359,7 +361,7 @@ def test_a_value_that_moved_with_its_file_is_not_new(repo: Repo, scan: Scan, by:
     repo.git("mv", "old", "new")
     repo.write("new", f"{more}{FIRST}\n")
     repo.git("add", "--all")
-    assert _told(repo, scan, by=by) == []
+    assert _list_reported_paths(repo, scan, by=by) == []
 
 
 @pytest.mark.parametrize("by", ["staged", "since"])
@@ -368,16 +370,16 @@ def test_a_copy_is_new_though_its_file_has_moved(repo: Repo, scan: Scan, by: str
     repo.git("mv", "old", "new")
     repo.write("copy", f"and\n{FIRST}\n")
     repo.git("add", "--all")
-    assert _told(repo, scan, by=by) == ["copy"]
+    assert _list_reported_paths(repo, scan, by=by) == ["copy"]
 
 
 @pytest.mark.parametrize("by", ["staged", "since"])
-def test_a_value_is_new_where_the_file_that_went_away_held_another(repo: Repo, scan: Scan, by: str) -> None:
+def test_a_value_is_new_if_the_deleted_file_had_another_value(repo: Repo, scan: Scan, by: str) -> None:
     repo.commit({"old": f"{SECOND}\n", "kept": f"{FIRST}\n"})
     repo.write("new", f"{FIRST}\n")
     (repo.path / "old").unlink()
     repo.git("add", "--all")
-    assert _told(repo, scan, by=by) == ["new"]
+    assert _list_reported_paths(repo, scan, by=by) == ["new"]
 
 
 def test_since_follows_a_file_that_moves_twice(repo: Repo, scan: Scan) -> None:
@@ -388,7 +390,7 @@ def test_since_follows_a_file_that_moves_twice(repo: Repo, scan: Scan) -> None:
     assert scan(repo.path, since=base).findings == []
 
 
-def test_since_tells_where_a_new_value_has_moved(repo: Repo, scan: Scan) -> None:
+def test_since_reports_all_paths_of_a_new_value_that_moved(repo: Repo, scan: Scan) -> None:
     base = repo.commit({"x": "clean\n"})
     repo.commit({"old": f"{FIRST}\n"})
     repo.git("mv", "old", "new")
@@ -397,7 +399,7 @@ def test_since_tells_where_a_new_value_has_moved(repo: Repo, scan: Scan) -> None
     assert [(f["file_path"], f["source_type"]) for f in found] == [("new", "repo"), ("old", "commit")]
 
 
-def test_since_sees_that_a_merge_has_moved_a_file(repo: Repo, scan: Scan) -> None:
+def test_since_follows_a_file_that_a_merge_moved(repo: Repo, scan: Scan) -> None:
     base = repo.commit({"old": f"{FIRST}\n"})
     repo.git("checkout", "--quiet", "-b", "side")
     repo.commit({"b": "clean\n"})
@@ -423,14 +425,14 @@ def test_staged_finds_a_new_value(repo: Repo, scan: Scan) -> None:
     assert (found["source_type"], found["commit"]) == ("repo", None)
 
 
-def test_staged_leaves_out_what_the_version_in_head_has(repo: Repo, scan: Scan) -> None:
+def test_staged_does_not_report_values_that_the_file_has_in_head(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     repo.write("a", f"moved\n{FIRST}\n{SECOND}\n")
     repo.git("add", "a")
     assert scan(repo.path, staged=True).secrets == [SECOND]
 
 
-def test_staged_looks_at_nothing_that_is_not_staged(repo: Repo, scan: Scan) -> None:
+def test_staged_does_not_scan_files_that_are_not_staged(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     repo.write("b", f"{SECOND}\n")
     assert scan(repo.path, staged=True).findings == []
@@ -444,7 +446,7 @@ def test_staged_works_before_the_first_commit(tmp_path: Path, scan: Scan, kind: 
     assert scan(repo.path, staged=True).secrets == [FIRST]
 
 
-def test_nothing_staged_ends_with_code_0_and_something_with_code_1(repo: Repo, outcrop: Outcrop) -> None:
+def test_the_exit_code_is_0_without_staged_values_and_1_with_them(repo: Repo, outcrop: Outcrop) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     assert outcrop("scan", "--staged", repo.path).code == 0
     repo.write("b", f"{SECOND}\n")
@@ -452,9 +454,7 @@ def test_nothing_staged_ends_with_code_0_and_something_with_code_1(repo: Repo, o
     assert outcrop("scan", "--staged", repo.path).code == 1
 
 
-def test_an_index_that_another_repository_names_is_not_read(
-    repo: Repo, outcrop: Outcrop, tmp_path: Path
-) -> None:
+def test_the_index_of_another_repository_is_not_read(repo: Repo, outcrop: Outcrop, tmp_path: Path) -> None:
     other = Repo(tmp_path / "other")
     other.commit({"c": "clean\n"})
     repo.commit({"a": "clean\n"})
@@ -465,7 +465,7 @@ def test_an_index_that_another_repository_names_is_not_read(
         assert [finding["file_path"] for finding in ran.findings] == ["a"]
 
 
-def test_staged_tells_no_gap_of_a_submodule(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+def test_a_submodule_is_no_gap_with_staged(repo: Repo, scan: Scan, tmp_path: Path) -> None:
     inner = Repo(tmp_path / "inner")
     inner.commit({"x": "clean\n"})
     repo.commit({"a": "clean\n"})
@@ -500,17 +500,18 @@ def test_staged_works_in_a_conflict(repo: Repo, scan: Scan) -> None:
 
 @pytest.mark.parametrize("commit", [["-a"], ["a"], ["--include", "a"]], ids=["all", "only", "include"])
 @pytest.mark.parametrize("where", ["repo", "tree", "repo/sub"])
-def test_a_hook_sees_what_is_committed_without_having_been_staged(
+def test_a_hook_scans_files_that_are_committed_without_being_staged(
     repo: Repo, command: tuple[list[str], dict[str, str]], tmp_path: Path, commit: list[str], where: str
 ) -> None:
-    """Git makes another index for such a commit, and names it to its hooks."""
+    """For such a commit git creates another index, and passes its path to the hooks."""
     repo.commit({"a": "clean\n", "sub/b": "clean\n"})
     repo.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "tree"))
     program, environment = command
     hook = repo.path / ".git" / "hooks" / "pre-commit"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(
-        f"#!/bin/sh\nexport XDG_CACHE_HOME={environment['XDG_CACHE_HOME']}\n{' '.join(program)} scan --staged --no-validate >&2\n"
+        f"#!/bin/sh\nexport XDG_CACHE_HOME={environment['XDG_CACHE_HOME']}\n"
+        f"{' '.join(program)} scan --staged --no-validate >&2\n"
     )
     hook.chmod(0o755)
     top = tmp_path / where.partition("/")[0]
@@ -524,7 +525,7 @@ def test_a_hook_sees_what_is_committed_without_having_been_staged(
     assert subprocess.run(git, env=repo.environment(), capture_output=True, check=False).returncode == 0
 
 
-def test_an_index_that_may_not_be_read_is_no_clean_result(repo: Repo, outcrop: Outcrop) -> None:
+def test_an_index_without_read_permission_is_an_error(repo: Repo, outcrop: Outcrop) -> None:
     repo.commit({"a": "clean\n"})
     (repo.path / ".git" / "index").chmod(0)
     ran = outcrop("scan", "--staged", "--no-validate", repo.path, before=without_override)
@@ -534,7 +535,7 @@ def test_an_index_that_may_not_be_read_is_no_clean_result(repo: Repo, outcrop: O
     )
 
 
-def test_staged_tells_why_everything_is_new_where_the_refs_cannot_be_read(repo: Repo, scan: Scan) -> None:
+def test_staged_reports_why_everything_is_new_if_refs_cannot_be_read(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     (repo.path / ".git" / "reftable").mkdir()
     (repo.path / ".git" / "HEAD").write_text("ref: refs/heads/.invalid\n")
@@ -543,7 +544,7 @@ def test_staged_tells_why_everything_is_new_where_the_refs_cannot_be_read(repo: 
     assert scanned.has_gap("reftable")
 
 
-def test_a_damaged_index_is_no_clean_result(repo: Repo, scan: Scan) -> None:
+def test_a_damaged_index_is_an_error(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": "clean\n"})
     repo.write("b", f"{FIRST}\n")
     repo.git("add", "b")
@@ -551,7 +552,7 @@ def test_a_damaged_index_is_no_clean_result(repo: Repo, scan: Scan) -> None:
     assert len(scan(repo.path, staged=True).report.failures) == 1
 
 
-def test_staged_upon_a_head_that_is_lost_is_no_clean_result(repo: Repo, scan: Scan) -> None:
+def test_staged_with_a_missing_head_commit_is_an_error(repo: Repo, scan: Scan) -> None:
     head = repo.commit({"a": "clean\n"})
     repo.write("b", f"{FIRST}\n")
     repo.git("add", "b")
@@ -560,12 +561,10 @@ def test_staged_upon_a_head_that_is_lost_is_no_clean_result(repo: Repo, scan: Sc
     assert scanned.secrets == [FIRST] or len(scanned.report.failures) == 1
 
 
-# Shapes of repositories
+# Layouts of repositories
 
 
-def test_a_worktree_shows_the_whole_repository_and_its_own_index(
-    repo: Repo, scan: Scan, tmp_path: Path
-) -> None:
+def test_a_worktree_has_the_whole_history_and_its_own_index(repo: Repo, scan: Scan, tmp_path: Path) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     repo.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "tree"))
     side = Repo.__new__(Repo)
@@ -580,7 +579,7 @@ def test_a_worktree_shows_the_whole_repository_and_its_own_index(
     assert scan(repo.path, staged=True).secrets == []
 
 
-def test_what_another_working_tree_stands_at_is_reached(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+def test_the_head_of_another_worktree_is_reachable(repo: Repo, scan: Scan, tmp_path: Path) -> None:
     repo.commit({"a": "clean\n"})
     repo.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"))
     (tmp_path / "tree" / "b").write_text(f"{FIRST}\n")
@@ -603,21 +602,21 @@ def test_a_submodule_folder_is_a_repository_of_its_own(repo: Repo, scan: Scan, t
 
 
 def test_a_bare_repository_is_scanned(repo: Repo, scan: Scan, tmp_path: Path) -> None:
-    brought = repo.commit({"a": f"{FIRST}\n"})
+    origin = repo.commit({"a": f"{FIRST}\n"})
     repo.git("clone", "--quiet", "--bare", ".", str(tmp_path / "bare.git"))
-    assert scan(tmp_path / "bare.git").of(FIRST)["commit"] == brought
+    assert scan(tmp_path / "bare.git").of(FIRST)["commit"] == origin
 
 
-def test_objects_that_are_borrowed_are_scanned(repo: Repo, scan: Scan, tmp_path: Path) -> None:
-    brought = repo.commit({"a": f"{FIRST}\n"})
+def test_objects_in_alternates_are_scanned(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    origin = repo.commit({"a": f"{FIRST}\n"})
     repo.git("clone", "--quiet", "--shared", ".", str(tmp_path / "one"))
     repo.git("clone", "--quiet", "--shared", str(tmp_path / "one"), str(tmp_path / "two"))
     scanned = scan(tmp_path / "two")
-    assert scanned.of(FIRST)["commit"] == brought
+    assert scanned.of(FIRST)["commit"] == origin
     assert scanned.gaps == []
 
 
-def test_a_shallow_clone_is_scanned_and_told(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+def test_a_shallow_clone_is_scanned_with_a_gap(repo: Repo, scan: Scan, tmp_path: Path) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     tip = repo.commit({"b": f"{SECOND}\n"})
     repo.git("clone", "--quiet", "--depth=1", repo.path.as_uri(), str(tmp_path / "shallow"))
@@ -627,7 +626,7 @@ def test_a_shallow_clone_is_scanned_and_told(repo: Repo, scan: Scan, tmp_path: P
     assert scanned.has_gap("shallow")
 
 
-def test_a_partial_clone_is_scanned_and_told(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+def test_a_partial_clone_is_scanned_with_a_gap(repo: Repo, scan: Scan, tmp_path: Path) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     repo.commit({"a": f"{SECOND}\n"})
     repo.git("config", "uploadpack.allowFilter", "true")
@@ -639,11 +638,11 @@ def test_a_partial_clone_is_scanned_and_told(repo: Repo, scan: Scan, tmp_path: P
 
 def test_a_sha256_repository_is_scanned(tmp_path: Path, scan: Scan) -> None:
     repo = Repo(tmp_path / "new", "--object-format=sha256")
-    brought = repo.commit({"a": f"{FIRST}\n"})
+    origin = repo.commit({"a": f"{FIRST}\n"})
     repo.blob(SECOND.encode())
     scanned = scan(repo.path)
-    assert len(brought) == 64
-    assert scanned.of(FIRST)["commit"] == brought
+    assert len(origin) == 64
+    assert scanned.of(FIRST)["commit"] == origin
     assert scanned.of(SECOND)["unreachable"]
     assert scan(repo.path, since="HEAD").findings == []
 
@@ -664,14 +663,16 @@ def test_objects_of_a_sha256_repository_without_refs_are_scanned(tmp_path: Path,
     assert scan(repo.path).secrets == [FIRST]
 
 
-def test_an_empty_repository_is_clean(repo: Repo, outcrop: Outcrop, scan: Scan, tmp_path: Path) -> None:
+def test_an_empty_repository_has_no_findings(
+    repo: Repo, outcrop: Outcrop, scan: Scan, tmp_path: Path
+) -> None:
     ran = outcrop("scan", "--json", repo.path)
     assert (ran.code, ran.findings, ran.err) == (0, [], "")
     repo.git("init", "--quiet", "--bare", str(tmp_path / "bare.git"))
     assert scan(tmp_path / "bare.git").gaps == []
 
 
-def test_a_head_that_points_at_nothing_hides_nothing(repo: Repo, scan: Scan) -> None:
+def test_a_head_without_a_commit_hides_nothing(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     repo.git("symbolic-ref", "HEAD", "refs/heads/unborn")
     scanned = scan(repo.path)
@@ -690,7 +691,7 @@ def test_a_head_behind_several_symbolic_refs_is_a_tip(repo: Repo, scan: Scan, na
     assert scan(repo.path, staged=True).findings == []
 
 
-def test_symbolic_refs_that_lead_to_one_another_are_at_nothing(repo: Repo, scan: Scan) -> None:
+def test_symbolic_refs_in_a_cycle_have_no_commit(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     for name, to in [("HEAD", "a"), ("refs/heads/a", "b"), ("refs/heads/b", "a")]:
         (repo.path / ".git" / name).write_text(f"ref: refs/heads/{to}\n")
@@ -700,12 +701,12 @@ def test_symbolic_refs_that_lead_to_one_another_are_at_nothing(repo: Repo, scan:
 def test_a_detached_head_is_a_tip(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": "clean\n"})
     repo.git("checkout", "--quiet", "--detach")
-    brought = repo.commit({"a": f"{FIRST}\n"})
+    origin = repo.commit({"a": f"{FIRST}\n"})
     found = scan(repo.path).of(FIRST)
-    assert (found["source_type"], found["commit"]) == ("repo", brought)
+    assert (found["source_type"], found["commit"]) == ("repo", origin)
 
 
-def test_packed_and_loose_objects_give_the_same(repo: Repo, scan: Scan) -> None:
+def test_packed_and_loose_objects_have_the_same_findings(repo: Repo, scan: Scan) -> None:
     for number in range(5):
         repo.commit({"a": f"{number}\n" * number + f"{FIRST}\n", f"f{number}": token(str(number))})
     loose = scan(repo.path).findings
@@ -716,8 +717,8 @@ def test_packed_and_loose_objects_give_the_same(repo: Repo, scan: Scan) -> None:
 # The cache
 
 
-def _grow(repo: Repo, chance: random.Random) -> None:
-    """Do something that happens to repositories."""
+def _change_at_random(repo: Repo, chance: random.Random) -> None:
+    """Change a repository at random: commit, branch, checkout, reset, delete a branch, or collect garbage."""
     branches = repo.git("for-each-ref", "--format=%(refname:short)", "refs/heads").split()
     action = chance.randrange(8) if branches else 0
     if action <= 2:
@@ -742,19 +743,19 @@ def _grow(repo: Repo, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_rescan_with_the_cache_equals_a_whole_scan(tmp_path: Path, scan: Scan, seed: int) -> None:
+def test_a_scan_with_the_cache_equals_a_full_scan(tmp_path: Path, scan: Scan, seed: int) -> None:
     chance = random.Random(seed)
     repo = Repo(tmp_path / "repo")
     cache = tmp_path / "cache"
     for _ in range(3):
         for _ in range(chance.randrange(1, 6)):
-            _grow(repo, chance)
-        again, whole = scan(repo.path, cache=cache), scan(repo.path)
-        assert again.findings == whole.findings
-        assert again.gaps == whole.gaps
+            _change_at_random(repo, chance)
+        cached, full = scan(repo.path, cache=cache), scan(repo.path)
+        assert cached.findings == full.findings
+        assert cached.gaps == full.gaps
 
 
-def test_a_rescan_of_an_unchanged_repository_tells_the_same_gaps(
+def test_a_rescan_of_an_unchanged_repository_reports_the_same_gaps(
     repo: Repo, scan: Scan, tmp_path: Path
 ) -> None:
     lost = repo.commit({"a": f"{FIRST}\n"})
@@ -765,7 +766,7 @@ def test_a_rescan_of_an_unchanged_repository_tells_the_same_gaps(
     assert first.findings == second.findings
 
 
-def test_the_cache_holds_no_credential(repo: Repo, outcrop: Outcrop, tmp_path: Path) -> None:
+def test_the_cache_contains_no_credential(repo: Repo, outcrop: Outcrop, tmp_path: Path) -> None:
     repo.commit({"a": f"{FIRST}\n", "b": f"password = '{SECOND}'\n"})
     home = cached_in(tmp_path / "home")
     for _ in range(2):
@@ -780,9 +781,9 @@ def test_the_cache_holds_no_credential(repo: Repo, outcrop: Outcrop, tmp_path: P
             assert value[4:20].encode() not in raw
 
 
-def test_a_damaged_cache_is_no_cache(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+def test_a_damaged_cache_is_ignored(repo: Repo, scan: Scan, tmp_path: Path) -> None:
     repo.commit({"a": f"{FIRST}\n"})
-    whole = scan(repo.path, cache=tmp_path / "cache").findings
+    expected = scan(repo.path, cache=tmp_path / "cache").findings
     (file,) = (tmp_path / "cache" / "seen").iterdir()
     for raw in (
         b"",
@@ -793,7 +794,7 @@ def test_a_damaged_cache_is_no_cache(repo: Repo, scan: Scan, tmp_path: Path) -> 
         b"\0" * 500,
     ):
         file.write_bytes(raw)
-        assert scan(repo.path, cache=tmp_path / "cache").findings == whole
+        assert scan(repo.path, cache=tmp_path / "cache").findings == expected
 
 
 @pytest.mark.parametrize(
@@ -805,21 +806,19 @@ def test_a_damaged_cache_is_no_cache(repo: Repo, scan: Scan, tmp_path: Path) -> 
         lambda raw: raw.replace(b'"width":20', b'"width":0'),
     ],
 )
-def test_a_damaged_list_of_what_was_scanned_makes_nothing_count_as_missing(
+def test_a_damaged_list_of_scanned_objects_makes_no_object_count_as_missing(
     repo: Repo, scan: Scan, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
     repo.commit({"a": f"{FIRST}\n", "b": "nothing\n"})
     scan(repo.path, cache=tmp_path / "cache")
     (file,) = (tmp_path / "cache" / "seen").iterdir()
     file.write_bytes(damage(file.read_bytes()))
-    repo.git("branch", "another")  # no new object, but the places are looked for again
-    again = scan(repo.path, cache=tmp_path / "cache")
-    assert (len(again.findings), again.gaps) == (1, [])
+    repo.git("branch", "another")  # no new object, but hits are attributed again
+    rescanned = scan(repo.path, cache=tmp_path / "cache")
+    assert (len(rescanned.findings), rescanned.gaps) == (1, [])
 
 
-def test_the_same_repository_gives_the_same_bytes_however_many_processes_scan(
-    repo: Repo, outcrop: Outcrop
-) -> None:
+def test_the_output_is_the_same_with_any_number_of_processes(repo: Repo, outcrop: Outcrop) -> None:
     for number in range(12):
         repo.commit(
             {
@@ -836,12 +835,12 @@ def test_the_same_repository_gives_the_same_bytes_however_many_processes_scan(
     assert len(runs[0].findings) == 37
 
 
-def test_a_scan_changes_nothing_in_the_repository(line: Repo, outcrop: Outcrop) -> None:
-    before = listing(line.path)
-    outcrop("scan", line.path)
-    outcrop("scan", "--since", "HEAD~1", line.path)
-    outcrop("scan", "--staged", line.path)
-    assert listing(line.path) == before
+def test_a_scan_changes_nothing_in_the_repository(history: Repo, outcrop: Outcrop) -> None:
+    before = listing(history.path)
+    outcrop("scan", history.path)
+    outcrop("scan", "--since", "HEAD~1", history.path)
+    outcrop("scan", "--staged", history.path)
+    assert listing(history.path) == before
 
 
 def test_a_folder_inside_a_working_tree_is_no_repository(repo: Repo, outcrop: Outcrop) -> None:
@@ -858,18 +857,16 @@ def test_a_file_that_was_deleted_is_no_gap(repo: Repo, scan: Scan) -> None:
     assert (found.secrets, found.gaps) == ([token("kept")], [])
 
 
-def test_a_repository_with_ids_of_another_kind_in_the_place_of_one_that_was_scanned(
-    tmp_path: Path, scan: Scan
-) -> None:
+def test_the_cache_of_a_repository_with_another_object_format_is_not_used(tmp_path: Path, scan: Scan) -> None:
     cache = tmp_path / "cache"
     for kind, value in (("sha1", FIRST), ("sha256", SECOND), ("sha1", FIRST)):
         shutil.rmtree(tmp_path / "repo", ignore_errors=True)
         repo = Repo(tmp_path / "repo", f"--object-format={kind}")
         repo.commit({"a": f"{value}\n", "b": kind})
         for _ in range(2):
-            again, whole = scan(repo.path, cache=cache), scan(repo.path)
-            assert len(again.findings) == 1
-            assert again.findings == whole.findings
-            assert again.gaps == whole.gaps == []
+            cached, full = scan(repo.path, cache=cache), scan(repo.path)
+            assert len(cached.findings) == 1
+            assert cached.findings == full.findings
+            assert cached.gaps == full.gaps == []
         repo.commit({"c": f"{value}\nmore\n"})
         assert scan(repo.path, cache=cache).findings == scan(repo.path).findings

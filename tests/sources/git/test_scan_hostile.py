@@ -1,4 +1,4 @@
-"""Repositories that are damaged, or made by someone who wishes us ill: nothing of theirs runs, and nothing hides the rest."""
+"""Scan damaged and hostile repositories: no program of theirs runs, and damage hides no other finding."""
 
 import os
 import re
@@ -67,7 +67,7 @@ PROGRAMS = {
 
 
 def _arm(repo: Repo, folder: Path) -> Path:
-    """Set everything that makes git start a program; the program leaves a mark."""
+    """Set every configuration that makes git start a program; the program writes a marker file."""
     marker, program, hooks = folder / "marker", folder / "program", folder / "hooks"
     program.write_text(f"#!/bin/sh\necho ran >> {marker}\n")
     program.chmod(0o755)
@@ -107,7 +107,7 @@ def _section(key: str, value: str) -> str:
     [([], [None, "b"]), (["--staged"], ["c"]), (["--since", "HEAD~1"], ["b"])],
     ids=["history", "staged", "since"],
 )
-def test_no_program_that_a_configuration_names_is_started(
+def test_no_program_named_by_a_configuration_is_started(
     pair: Repo, outcrop: Outcrop, tmp_path: Path, options: list[str], expected: list[str | None]
 ) -> None:
     pair.write(".gitattributes", "* diff=evil filter=evil merge=evil\n")
@@ -126,7 +126,7 @@ def test_no_program_that_a_configuration_names_is_started(
     assert marker.exists(), "the trap is one: git itself falls into it"
 
 
-def test_variables_of_the_environment_do_not_lead_git_elsewhere(
+def test_environment_variables_do_not_lead_git_elsewhere(
     pair: Repo, outcrop: Outcrop, tmp_path: Path
 ) -> None:
     other = Repo(tmp_path / "other")
@@ -149,19 +149,19 @@ def test_variables_of_the_environment_do_not_lead_git_elsewhere(
     assert not marker.exists()
 
 
-# Damage: everything else is found, and the damage is told
+# Damage: everything else is found, and the damage is a gap
 
 
-def test_a_ref_to_a_missing_object_is_told_and_hides_nothing(pair: Repo, scan: Scan) -> None:
+def test_a_ref_to_a_missing_object_is_a_gap_and_hides_nothing(pair: Repo, scan: Scan) -> None:
     (pair.path / ".git" / "refs" / "heads" / "gone").write_text("1234567890" * 4 + "\n")
     scanned = scan(pair.path)
     assert [scanned.of(value)["source_type"] for value in (FIRST, SECOND)] == ["repo", "repo"]
     assert scanned.has_gap("refs point at objects that are missing")
 
 
-def test_a_ref_that_cannot_be_read_is_told_on_one_line(pair: Repo, outcrop: Outcrop) -> None:
+def test_an_unreadable_ref_is_reported_on_one_line(pair: Repo, outcrop: Outcrop) -> None:
     heads = os.fsencode(pair.path / ".git" / "refs" / "heads")
-    for name, content in ((b"nonsense", b"\0\xff nonsense"), (b"empty", b""), (b"bad\xff\nname", b"x")):
+    for name, content in ((b"malformed", b"\0\xff malformed"), (b"empty", b""), (b"bad\xff\nname", b"x")):
         Path(os.fsdecode(heads + b"/" + name)).write_bytes(content)
     for kind in ("json", "sarif"):
         ran = outcrop("scan", "--format", kind, "--no-cache", pair.path)
@@ -169,12 +169,12 @@ def test_a_ref_that_cannot_be_read_is_told_on_one_line(pair: Repo, outcrop: Outc
         assert [line.partition(" ref ")[2] for line in ran.err.splitlines()] == [
             r"refs/heads/bad\xff\nname cannot be read",
             "refs/heads/empty cannot be read",
-            "refs/heads/nonsense cannot be read",
+            "refs/heads/malformed cannot be read",
         ]
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "gap"),
     [
         ("packed-refs", "packed-refs is damaged or cannot be read"),
         ("HEAD", "HEAD cannot be read"),
@@ -182,8 +182,8 @@ def test_a_ref_that_cannot_be_read_is_told_on_one_line(pair: Repo, outcrop: Outc
         ("objects/pack", "object store is damaged"),
     ],
 )
-def test_what_of_a_repository_may_not_be_read_is_told(
-    pair: Repo, outcrop: Outcrop, name: str, told: str
+def test_a_part_of_a_repository_without_read_permission_is_a_gap(
+    pair: Repo, outcrop: Outcrop, name: str, gap: str
 ) -> None:
     if name == "packed-refs":
         pair.git("pack-refs", "--all")
@@ -192,17 +192,17 @@ def test_what_of_a_repository_may_not_be_read_is_told(
     (pair.path / ".git" / name).chmod(0o700)
     assert ran.code == 1
     assert len(ran.findings) == 2
-    assert told in ran.err
+    assert gap in ran.err
 
 
-def test_objects_that_may_not_be_read_are_no_clean_result(pair: Repo, outcrop: Outcrop) -> None:
+def test_objects_without_read_permission_are_an_error(pair: Repo, outcrop: Outcrop) -> None:
     (pair.path / ".git" / "objects").chmod(0)
     ran = outcrop("scan", "--json", "--no-validate", pair.path, before=without_override)
     (pair.path / ".git" / "objects").chmod(0o700)
     assert (ran.code, ran.err) == (2, f"outcrop: {pair.path}: permission denied\n")
 
 
-def test_borrowed_objects_that_may_not_be_read_hide_nothing(
+def test_alternates_without_read_permission_hide_nothing(
     pair: Repo, outcrop: Outcrop, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -217,8 +217,8 @@ def test_borrowed_objects_that_may_not_be_read_hide_nothing(
     assert "object store is damaged" in ran.err
 
 
-@pytest.mark.parametrize("line", ["nonsense", "1234 refs/heads/short", "\0", "{head} heads/elsewhere"])
-def test_packed_refs_that_are_damaged_are_told(pair: Repo, scan: Scan, line: str) -> None:
+@pytest.mark.parametrize("line", ["malformed", "1234 refs/heads/short", "\0", "{head} heads/elsewhere"])
+def test_damaged_packed_refs_are_a_gap(pair: Repo, scan: Scan, line: str) -> None:
     pair.git("pack-refs", "--all")
     assert scan(pair.path).gaps == []
     with (pair.path / ".git" / "packed-refs").open("a") as file:
@@ -228,15 +228,15 @@ def test_packed_refs_that_are_damaged_are_told(pair: Repo, scan: Scan, line: str
     assert scanned.has_gap("packed-refs is damaged")
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"\0" * 41])
-def test_a_head_of_nonsense_is_told_and_hides_nothing(pair: Repo, scan: Scan, content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"malformed", b"\0" * 41])
+def test_a_malformed_head_is_a_gap_and_hides_nothing(pair: Repo, scan: Scan, content: bytes) -> None:
     (pair.path / ".git" / "HEAD").write_bytes(content)
     scanned = scan(pair.path)
     assert [scanned.of(value)["file_path"] for value in (FIRST, SECOND)] == ["a", "b"]
     assert scanned.has_gap("HEAD cannot be read")
 
 
-def test_a_repository_whose_head_is_lost_is_scanned_with_its_history(pair: Repo, scan: Scan) -> None:
+def test_a_repository_without_head_is_scanned_with_its_history(pair: Repo, scan: Scan) -> None:
     pair.commit({"a": "clean\n"})
     head = pair.path / ".git" / "HEAD"
     head.unlink()
@@ -249,7 +249,7 @@ def test_a_repository_whose_head_is_lost_is_scanned_with_its_history(pair: Repo,
 
 
 @pytest.mark.parametrize(("kind", "other"), [("sha1", 62), ("sha256", 38)])
-def test_a_file_with_a_name_of_another_kind_of_ids_hides_nothing(
+def test_a_file_named_like_an_object_of_another_format_hides_nothing(
     tmp_path: Path, scan: Scan, kind: str, other: int
 ) -> None:
     repo = Repo(tmp_path / "made", f"--object-format={kind}")
@@ -261,20 +261,20 @@ def test_a_file_with_a_name_of_another_kind_of_ids_hides_nothing(
     assert scanned.has_gap("some objects have SHA-1 ids and others SHA-256 ids")
 
 
-def test_a_linked_folder_among_the_refs_is_told(pair: Repo, scan: Scan, tmp_path: Path) -> None:
+def test_a_link_to_a_folder_among_the_refs_is_a_gap(pair: Repo, scan: Scan, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (pair.path / ".git" / "refs" / "heads" / "link").symlink_to(tmp_path / "outside")
     assert scan(pair.path).has_gap("ref refs/heads/link cannot be read")
 
 
-def test_one_ref_of_another_kind_of_ids_hides_nothing(pair: Repo, scan: Scan) -> None:
+def test_a_ref_with_an_id_of_another_format_hides_nothing(pair: Repo, scan: Scan) -> None:
     (pair.path / ".git" / "refs" / "heads" / "long").write_text("0123456789abcdef" * 4 + "\n")
     scanned = scan(pair.path)
     assert scanned.secrets == [FIRST, SECOND]
     assert scanned.of(FIRST)["commit"] is not None
 
 
-def test_refs_that_name_each_other_end(pair: Repo, scan: Scan) -> None:
+def test_symbolic_refs_in_a_cycle_end(pair: Repo, scan: Scan) -> None:
     heads = pair.path / ".git" / "refs" / "heads"
     (heads / "x").write_text("ref: refs/heads/y\n")
     (heads / "y").write_text("ref: refs/heads/x\n")
@@ -304,7 +304,7 @@ def test_special_files_among_the_objects_do_not_hang(pair: Repo, scan: Scan) -> 
     assert scanned.has_gap("6 special files are among the objects")
 
 
-def test_a_folder_in_the_place_of_an_object_hides_nothing_else(pair: Repo, scan: Scan) -> None:
+def test_a_folder_named_like_an_object_hides_nothing_else(pair: Repo, scan: Scan) -> None:
     for place in (pair.loose(oid(pair, "HEAD:a")), pair.path / ".git" / "objects" / "pack" / "pack-1.idx"):
         place.unlink(missing_ok=True)
         place.mkdir(parents=True)
@@ -314,14 +314,14 @@ def test_a_folder_in_the_place_of_an_object_hides_nothing_else(pair: Repo, scan:
     assert scanned.has_gap("1 objects that the tips of refs name are missing")
 
 
-def test_a_missing_blob_is_told_in_a_scan_of_the_history(pair: Repo, scan: Scan) -> None:
+def test_a_missing_blob_is_a_gap_in_a_scan_of_the_history(pair: Repo, scan: Scan) -> None:
     pair.loose(oid(pair, "HEAD:a")).unlink()
     scanned = scan(pair.path)
     assert scanned.secrets == [SECOND]
     assert scanned.has_gap("1 objects that the tips of refs name are missing")
 
 
-def test_a_missing_blob_that_only_an_earlier_commit_names_is_told(pair: Repo, scan: Scan) -> None:
+def test_a_missing_blob_of_an_earlier_commit_is_a_gap(pair: Repo, scan: Scan) -> None:
     before = oid(pair, "HEAD:a")
     pair.commit({"a": "nothing\n"})
     pair.loose(before).unlink()
@@ -331,8 +331,8 @@ def test_a_missing_blob_that_only_an_earlier_commit_names_is_told(pair: Repo, sc
 
 
 @pytest.mark.parametrize("holding", [True, False])
-def test_a_missing_blob_far_behind_the_tips_is_told(repo: Repo, scan: Scan, holding: bool) -> None:
-    """Whether or not something is found, for then commits are not walked for its place."""
+def test_a_missing_blob_many_commits_before_the_tips_is_a_gap(repo: Repo, scan: Scan, holding: bool) -> None:
+    """With and without a finding: without one, commits are not walked to attribute it."""
     repo.commit({"a": "nothing\n", "b": f"{FIRST}\n" if holding else "nothing either\n"})
     lost = oid(repo, "HEAD:a")
     tree, parent = oid(repo, f"{repo.commit({'a': 'something'})}^{{tree}}"), oid(repo, "HEAD")
@@ -354,7 +354,7 @@ def test_a_missing_blob_hides_nothing_else(pair: Repo, scan: Scan) -> None:
     assert (found["source_type"], found["commit"]) == ("repo", oid(pair, "HEAD"))
 
 
-def test_a_missing_blob_is_told_by_since_and_staged(pair: Repo, scan: Scan) -> None:
+def test_a_missing_blob_is_a_gap_with_since_and_staged(pair: Repo, scan: Scan) -> None:
     pair.write("c", "will be lost\n")
     pair.git("add", "c")
     for name in ("HEAD:b", ":c"):
@@ -364,14 +364,14 @@ def test_a_missing_blob_is_told_by_since_and_staged(pair: Repo, scan: Scan) -> N
         assert scanned.has_gap("missing or damaged")
 
 
-def test_a_missing_tree_is_told_and_hides_nothing(pair: Repo, scan: Scan) -> None:
+def test_a_missing_tree_is_a_gap_and_hides_nothing(pair: Repo, scan: Scan) -> None:
     pair.loose(oid(pair, "HEAD~1^{tree}")).unlink()
     scanned = scan(pair.path)
     assert sorted(scanned.secrets) == sorted([FIRST, SECOND])
     assert scanned.has_gap("trees of a commit are missing")
 
 
-def test_a_missing_commit_is_told_and_hides_nothing(pair: Repo, scan: Scan) -> None:
+def test_a_missing_commit_is_a_gap_and_hides_nothing(pair: Repo, scan: Scan) -> None:
     repo = pair
     middle = repo.commit({"c": f"{THIRD}\n"})
     tip = repo.commit({"d": f"{token('fourth')}\n"})
@@ -385,7 +385,9 @@ def test_a_missing_commit_is_told_and_hides_nothing(pair: Repo, scan: Scan) -> N
 
 @pytest.mark.parametrize("at", [0, 2, 15, -10], ids=["type", "header", "middle", "end"])
 @pytest.mark.parametrize("what", ["HEAD:a", "HEAD~1^{tree}", "HEAD~1", "HEAD^{tree}", "HEAD"])
-def test_a_damaged_loose_object_is_told_and_hides_nothing(pair: Repo, scan: Scan, what: str, at: int) -> None:
+def test_a_damaged_loose_object_is_a_gap_and_hides_nothing(
+    pair: Repo, scan: Scan, what: str, at: int
+) -> None:
     changed_bytes(pair.loose(oid(pair, what)), at, 8)
     scanned = scan(pair.path)
     assert set(scanned.secrets) >= ({SECOND} if what == "HEAD:a" else {FIRST, SECOND})
@@ -393,14 +395,14 @@ def test_a_damaged_loose_object_is_told_and_hides_nothing(pair: Repo, scan: Scan
 
 
 @pytest.mark.parametrize("at", [0, 2, 15, -10], ids=["type", "header", "middle", "end"])
-def test_a_damaged_blob_is_named_by_its_path_where_that_is_known(pair: Repo, scan: Scan, at: int) -> None:
+def test_a_damaged_blob_is_reported_by_its_path_if_that_is_known(pair: Repo, scan: Scan, at: int) -> None:
     changed_bytes(pair.loose(oid(pair, "HEAD:a")), at, 8)
     scanned = scan(pair.path)
     assert scanned.gaps == [("a", "object is missing or damaged")]
     assert (scanned.of(SECOND)["file_path"], scanned.of(SECOND)["source_type"]) == ("b", "repo")
 
 
-def test_an_empty_loose_object_is_told(pair: Repo, scan: Scan) -> None:
+def test_an_empty_loose_object_is_a_gap(pair: Repo, scan: Scan) -> None:
     file = pair.loose(oid(pair, "HEAD:a"))
     file.chmod(0o600)
     file.write_bytes(b"")
@@ -409,7 +411,7 @@ def test_an_empty_loose_object_is_told(pair: Repo, scan: Scan) -> None:
     assert scanned.gaps == [("a", "object is missing or damaged")]
 
 
-def test_damage_ends_with_code_1_where_something_was_found(pair: Repo, outcrop: Outcrop) -> None:
+def test_the_exit_code_is_1_if_there_is_damage_and_a_finding(pair: Repo, outcrop: Outcrop) -> None:
     changed_bytes(pair.loose(oid(pair, "HEAD:a")), 0, 8)
     for _ in range(2):  # the second time from the cache
         ran = outcrop("scan", "--json", pair.path)
@@ -418,7 +420,7 @@ def test_damage_ends_with_code_1_where_something_was_found(pair: Repo, outcrop: 
         assert ran.err == "not scanned: a: object is missing or damaged\n"
 
 
-def test_many_damaged_objects_cost_little(repo: Repo, scan: Scan) -> None:
+def test_many_damaged_objects_take_little_time(repo: Repo, scan: Scan) -> None:
     repo.commit({f"f{number}": f"{number}\n" for number in range(150)} | {"key": f"{FIRST}\n"})
     for number in range(0, 150, 3):
         changed_bytes(repo.loose(oid(repo, f"HEAD:f{number}")), 0, 8)
@@ -436,7 +438,7 @@ def _packed(repo: Repo) -> Path:
 
 
 @pytest.mark.parametrize("part", [0.2, 0.5, 0.8])
-def test_a_damaged_pack_is_told_and_hides_nothing_else(repo: Repo, scan: Scan, part: float) -> None:
+def test_a_damaged_pack_is_a_gap_and_hides_nothing_else(repo: Repo, scan: Scan, part: float) -> None:
     for number in range(30):
         repo.commit({f"f{number}": f"{token(str(number))}\n"})
     pack = _packed(repo)
@@ -449,7 +451,7 @@ def test_a_damaged_pack_is_told_and_hides_nothing_else(repo: Repo, scan: Scan, p
 
 
 @pytest.mark.parametrize("damage", ["header", "fanout", "truncated", "empty", "gone"])
-def test_an_index_of_a_pack_that_cannot_be_read_is_told_every_time(
+def test_a_damaged_pack_index_is_a_gap_in_every_scan(
     repo: Repo, scan: Scan, tmp_path: Path, damage: str
 ) -> None:
     repo.commit({"a": f"{FIRST}\n"})
@@ -462,13 +464,13 @@ def test_an_index_of_a_pack_that_cannot_be_read_is_told_every_time(
         index.unlink()
     else:
         index.write_bytes(index.read_bytes()[: 100 if damage == "truncated" else 0])
-    scanned, again = (scan(repo.path, cache=tmp_path / "cache") for _ in range(2))
+    scanned, rescanned = (scan(repo.path, cache=tmp_path / "cache") for _ in range(2))
     assert SECOND in scanned.secrets
-    assert scanned.gaps == again.gaps != []
-    assert scanned.findings == again.findings
+    assert scanned.gaps == rescanned.gaps != []
+    assert scanned.findings == rescanned.findings
 
 
-def test_a_lost_pack_is_told_where_nothing_else_is_found(repo: Repo, scan: Scan) -> None:
+def test_a_damaged_pack_index_is_a_gap_without_any_finding(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     changed_bytes(_packed(repo).with_suffix(".idx"), 0, 4)
     scanned = scan(repo.path)
@@ -476,7 +478,7 @@ def test_a_lost_pack_is_told_where_nothing_else_is_found(repo: Repo, scan: Scan)
     assert scanned.gaps
 
 
-def test_a_truncated_pack_is_told(repo: Repo, scan: Scan) -> None:
+def test_a_truncated_pack_is_a_gap(repo: Repo, scan: Scan) -> None:
     repo.commit({f"f{number}": f"{token(str(number))}\n" for number in range(30)})
     pack = _packed(repo)
     repo.commit({"b": f"{SECOND}\n"})
@@ -488,12 +490,12 @@ def test_a_truncated_pack_is_told(repo: Repo, scan: Scan) -> None:
 
 
 @pytest.mark.parametrize("damage", ["away", "cut", "changed", "forbidden"])
-def test_a_pack_that_comes_back_is_read_though_its_index_was_there(
+def test_a_restored_pack_is_scanned_though_its_index_was_cached(
     repo: Repo, outcrop: Outcrop, tmp_path: Path, damage: str
 ) -> None:
-    brought = repo.commit({"a": f"{FIRST}\n"})
-    pack, kept = _packed(repo), tmp_path / "kept"
-    shutil.copyfile(pack, kept)
+    origin = repo.commit({"a": f"{FIRST}\n"})
+    pack, backup = _packed(repo), tmp_path / "backup"
+    shutil.copyfile(pack, backup)
     pack.chmod(0o600)
     if damage == "away":
         pack.unlink()
@@ -508,25 +510,25 @@ def test_a_pack_that_comes_back_is_read_though_its_index_was_there(
     assert lost.findings == []
     assert "objects that are missing" in lost.err
     pack.unlink(missing_ok=True)
-    shutil.copyfile(kept, pack)
-    again = outcrop("scan", "--json", "--no-validate", repo.path, **home)
-    assert [(f["commit"], f["source_type"], f["file_path"]) for f in again.findings] == [
-        (brought, "repo", "a")
+    shutil.copyfile(backup, pack)
+    rescanned = outcrop("scan", "--json", "--no-validate", repo.path, **home)
+    assert [(f["commit"], f["source_type"], f["file_path"]) for f in rescanned.findings] == [
+        (origin, "repo", "a")
     ]
-    assert "missing" not in again.err
+    assert "missing" not in rescanned.err
 
 
-def test_a_commit_that_is_whole_again_is_followed(pair: Repo, scan: Scan, tmp_path: Path) -> None:
+def test_a_repaired_commit_is_followed(pair: Repo, scan: Scan, tmp_path: Path) -> None:
     file = pair.loose(oid(pair, "HEAD~1"))
-    kept = file.read_bytes()
+    backup = file.read_bytes()
     changed_bytes(file, 0, 8)
     assert scan(pair.path, cache=tmp_path / "cache").gaps != []
-    file.write_bytes(kept)
-    again, whole = scan(pair.path, cache=tmp_path / "cache"), scan(pair.path)
-    assert (again.findings, again.gaps) == (whole.findings, [])
+    file.write_bytes(backup)
+    rescanned, full = scan(pair.path, cache=tmp_path / "cache"), scan(pair.path)
+    assert (rescanned.findings, rescanned.gaps) == (full.findings, [])
 
 
-def test_a_damaged_tree_does_not_move_other_files_from_the_tip(repo: Repo, scan: Scan) -> None:
+def test_files_beside_a_damaged_tree_are_at_the_tip(repo: Repo, scan: Scan) -> None:
     repo.commit({"m/x": f"{FIRST}\n", "z": f"{THIRD}\n"})
     repo.commit({"a": f"{SECOND}\n", "m/y": "more\n"})
     changed_bytes(repo.loose(oid(repo, "HEAD:m")), 0, 8)
@@ -534,7 +536,7 @@ def test_a_damaged_tree_does_not_move_other_files_from_the_tip(repo: Repo, scan:
     assert [scanned.of(value)["source_type"] for value in (SECOND, THIRD)] == ["repo", "repo"]
 
 
-# Where the repository says that its parts are
+# Links from one part of a repository to another
 
 
 def test_a_git_file_that_points_nowhere_is_scanned_as_a_folder(tmp_path: Path, scan: Scan) -> None:
@@ -570,7 +572,7 @@ def test_a_git_file_that_points_nowhere_is_scanned_as_a_folder(tmp_path: Path, s
         b"\xff",
     ],
 )
-def test_alternates_that_lead_nowhere_hide_nothing(pair: Repo, scan: Scan, line: bytes) -> None:
+def test_alternates_that_do_not_exist_hide_nothing(pair: Repo, scan: Scan, line: bytes) -> None:
     objects = pair.path / ".git" / "objects"
     (objects / "loop").symlink_to("loop")
     (objects / "info").mkdir(exist_ok=True)
@@ -587,7 +589,7 @@ def test_alternates_that_lead_nowhere_hide_nothing(pair: Repo, scan: Scan, line:
         b"\xff",
     ],
 )
-def test_objects_are_borrowed_from_a_folder_whose_name_holds_odd_characters(
+def test_an_alternate_may_have_any_character_in_its_name(
     pair: Repo, scan: Scan, tmp_path: Path, last: bytes
 ) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b'/odd "name"\\\twith\n' + last))
@@ -598,7 +600,7 @@ def test_objects_are_borrowed_from_a_folder_whose_name_holds_odd_characters(
 
 
 @pytest.mark.parametrize("name", ["/nowhere", "/no\0where", "x/" * 9_000, "y" * 300])
-def test_a_common_folder_that_is_not_there_is_an_error_or_a_gap(
+def test_a_missing_common_folder_is_an_error_or_a_gap(
     pair: Repo, scan: Scan, tmp_path: Path, name: str
 ) -> None:
     pair.git("worktree", "add", "--quiet", "-b", "side", str(tmp_path / "tree"))
@@ -610,7 +612,7 @@ def test_a_common_folder_that_is_not_there_is_an_error_or_a_gap(
 # Many refs
 
 
-def test_a_hundred_thousand_refs_to_one_commit_cost_little(pair: Repo, scan: Scan) -> None:
+def test_a_hundred_thousand_refs_to_one_commit_take_little_time(pair: Repo, scan: Scan) -> None:
     head = oid(pair, "HEAD")
     refs = b"".join(f"{head} refs/heads/b{number:06}\n".encode() for number in range(100_000))
     (pair.path / ".git" / "packed-refs").write_bytes(b"# pack-refs with: peeled fully-peeled sorted\n" + refs)
@@ -619,11 +621,14 @@ def test_a_hundred_thousand_refs_to_one_commit_cost_little(pair: Repo, scan: Sca
     assert time.monotonic() - begun < 20
 
 
-def test_many_refs_to_different_commits_cost_little(repo: Repo, scan: Scan) -> None:
+def test_many_refs_to_different_commits_take_little_time(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     base = repo.commit({"a": "clean\n"})
     commits = b"".join(
-        f"commit refs/heads/b{number}\ncommitter Ben <ben@example.org> {number} +0000\ndata 1\nx\nfrom {base}\n\n".encode()
+        (
+            f"commit refs/heads/b{number}\ncommitter Ben <ben@example.org> {number} +0000\n"
+            f"data 1\nx\nfrom {base}\n\n"
+        ).encode()
         for number in range(3_000)
     )
     repo.git("fast-import", "--quiet", given=commits)
@@ -652,7 +657,7 @@ def test_many_refs_to_different_commits_cost_little(repo: Repo, scan: Scan) -> N
         (b"x" * 255, "x" * 255),
     ],
 )
-def test_a_path_of_any_bytes_is_one_line_and_at_the_tip(
+def test_a_path_of_any_bytes_is_printed_on_one_line_and_at_the_tip(
     repo: Repo, scan: Scan, name: bytes, shown: str
 ) -> None:
     repo.write(name, f"{FIRST}\n")
@@ -674,9 +679,7 @@ def test_paths_of_any_bytes_are_printed_in_every_format(repo: Repo, outcrop: Out
 
 
 @pytest.mark.parametrize("name", [b"..", b".", b".git", b"a/b", b"../../../etc/passwd", b"./x", b"/abs"])
-def test_a_tree_entry_with_a_name_that_leads_elsewhere_is_scanned(
-    repo: Repo, scan: Scan, name: bytes
-) -> None:
+def test_a_tree_entry_whose_name_leaves_its_folder_is_scanned(repo: Repo, scan: Scan, name: bytes) -> None:
     evil = repo.blob(f"{FIRST}\n".encode())
     good = repo.blob(f"{SECOND}\n".encode())
     repo.commit_tree(repo.tree(("100644", name, evil), ("100644", b"z", good)))
@@ -687,9 +690,7 @@ def test_a_tree_entry_with_a_name_that_leads_elsewhere_is_scanned(
     assert listing(repo.path) == before
 
 
-def test_folders_with_names_that_lead_elsewhere_do_not_move_other_files_from_the_tip(
-    repo: Repo, scan: Scan
-) -> None:
+def test_files_beside_folders_whose_names_leave_their_folder_are_at_the_tip(repo: Repo, scan: Scan) -> None:
     inner = repo.tree(("100644", b"x", repo.blob(f"{FIRST}\n".encode())))
     good = repo.blob(f"{SECOND}\n".encode())
     repo.commit_tree(repo.tree(("40000", b".", inner), ("40000", b"..", inner), ("100644", b"z", good)))
@@ -698,20 +699,22 @@ def test_folders_with_names_that_lead_elsewhere_do_not_move_other_files_from_the
     assert scanned.of(SECOND)["source_type"] == "repo"
 
 
-def test_entries_of_one_name_are_all_scanned(repo: Repo, scan: Scan) -> None:
-    one, two = (repo.blob(f"{value}\n".encode()) for value in (FIRST, SECOND))
+def test_all_tree_entries_of_the_same_name_are_scanned(repo: Repo, scan: Scan) -> None:
+    first, second = (repo.blob(f"{value}\n".encode()) for value in (FIRST, SECOND))
     inner = repo.tree(("100644", b"same", repo.blob(f"{THIRD}\n".encode())))
-    repo.commit_tree(repo.tree(("100644", b"same", one), ("100644", b"same", two), ("40000", b"same", inner)))
+    repo.commit_tree(
+        repo.tree(("100644", b"same", first), ("100644", b"same", second), ("40000", b"same", inner))
+    )
     assert sorted(scan(repo.path).secrets) == sorted([FIRST, SECOND, THIRD])
 
 
-def test_entries_out_of_order_and_of_odd_modes_are_scanned(repo: Repo, scan: Scan) -> None:
-    one, two, three = (repo.blob(f"{value}\n".encode()) for value in (FIRST, SECOND, THIRD))
-    repo.commit_tree(repo.tree(("100666", b"z", one), ("0", b"m", two), ("160000", b"a", three)))
+def test_tree_entries_out_of_order_and_of_unusual_modes_are_scanned(repo: Repo, scan: Scan) -> None:
+    first, second, third = (repo.blob(f"{value}\n".encode()) for value in (FIRST, SECOND, THIRD))
+    repo.commit_tree(repo.tree(("100666", b"z", first), ("0", b"m", second), ("160000", b"a", third)))
     assert sorted(scan(repo.path).secrets) == sorted([FIRST, SECOND, THIRD])
 
 
-def test_a_tree_entry_without_a_name_is_told_and_hides_nothing(pair: Repo, scan: Scan) -> None:
+def test_a_tree_entry_without_a_name_is_a_gap_and_hides_nothing(pair: Repo, scan: Scan) -> None:
     blob = pair.blob(f"{THIRD}\n".encode())
     pair.commit_tree(pair.tree(("100644", b"", blob)), oid(pair, "HEAD"))
     scanned = scan(pair.path)
@@ -737,7 +740,7 @@ def test_folders_hundreds_deep_are_scanned(repo: Repo, scan: Scan) -> None:
     assert found["source_type"] == "repo"
 
 
-def test_a_tree_that_unfolds_to_billions_of_files_ends(
+def test_the_scan_of_a_tree_that_expands_to_billions_of_files_ends(
     pair: Repo, scan: Scan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attribution, "_DIFF_MEMORY", 24 << 20)
@@ -762,7 +765,7 @@ def test_a_tree_that_unfolds_to_billions_of_files_ends(
         (b"", None, None),
         (b"author Ada <ada@example.org> 5 +0000\n", "Ada <ada@example.org>", 5),
         (b"author \n", None, None),
-        (b"author nonsense\n", "nonsense", None),
+        (b"author malformed\n", "malformed", None),
         (b"author Ada <ada@example.org> -5 +0000\n", "Ada <ada@example.org>", None),
         (b"author Ada <ada@example.org> 99999999999999999999 +0000\n", "Ada <ada@example.org>", None),
         (b"author Ada <ada@example.org> " + b"9" * 10_000 + b" +0000\n", "Ada <ada@example.org>", None),
@@ -770,9 +773,9 @@ def test_a_tree_that_unfolds_to_billions_of_files_ends(
         (b"author \xff\xfe <\xff> 5 +9999\n", "\ufffd\ufffd <\ufffd>", 5),
         (b"author <> 253402300799 +0000\n", "<>", 253_402_300_799),
     ],
-    ids=["none", "right", "blank", "nonsense", "negative", "far", "endless", "word", "bytes", "last"],
+    ids=["none", "right", "blank", "malformed", "negative", "far", "endless", "word", "bytes", "last"],
 )
-def test_a_commit_without_a_right_author_is_scanned(
+def test_a_commit_with_a_malformed_author_is_scanned(
     repo: Repo, scan: Scan, author: bytes, name: str | None, at: int | None
 ) -> None:
     repo.commit({"a": f"{FIRST}\n"})
@@ -785,8 +788,8 @@ def test_a_commit_without_a_right_author_is_scanned(
     assert (found["committed_at"] and int(found["committed_at"].timestamp())) == at
 
 
-def test_a_commit_of_nonsense_is_told_and_hides_nothing(pair: Repo, scan: Scan) -> None:
-    for number, raw in enumerate((b"nonsense", b"", b"tree " + b"0" * 40, b"tree x\nparent y\n\n")):
+def test_a_malformed_commit_is_a_gap_and_hides_nothing(pair: Repo, scan: Scan) -> None:
+    for number, raw in enumerate((b"malformed", b"", b"tree " + b"0" * 40, b"tree x\nparent y\n\n")):
         made = pair.blob(raw, "-t", "commit", "--literally")
         (pair.path / ".git" / "refs" / "heads" / f"n{number}").write_text(f"{made}\n")
     scanned = scan(pair.path)
@@ -795,26 +798,25 @@ def test_a_commit_of_nonsense_is_told_and_hides_nothing(pair: Repo, scan: Scan) 
     assert scanned.gaps
 
 
-def _history_with_a_commit_of_nonsense(repo: Repo, length: int) -> str:
-    """A long history whose last commit has, beside the right parent, one that git cannot read; give the one before it."""
+def _write_history_with_a_malformed_parent(repo: Repo, length: int) -> str:
+    """Write a long history whose last commit has a second, unreadable parent; return the commit before it."""
     stream = "".join(
-        f"commit refs/heads/main\ncommitter Ben <b@x> {number} +0000\ndata 0\nM 100644 inline f\ndata {len(str(number))}\n{number}\n\n"
+        f"commit refs/heads/main\ncommitter Ben <b@x> {number} +0000\ndata 0\n"
+        f"M 100644 inline f\ndata {len(str(number))}\n{number}\n\n"
         for number in range(length)
     )
     repo.git("fast-import", "--quiet", given=stream.encode())
     repo.git("reset", "--quiet", "--hard")
     before = repo.commit({"a": f"{FIRST}\n"})
-    nonsense = repo.blob(b"tree x\nparent y\nparent --all\n\n", "-t", "commit", "--literally")
+    malformed = repo.blob(b"tree x\nparent y\nparent --all\n\n", "-t", "commit", "--literally")
     who = "author Ada <a@x> 5 +0000\ncommitter Ben <b@x> 1 +0000\n"
-    raw = f"tree {oid(repo, 'HEAD^{tree}')}\nparent {before}\nparent {nonsense}\n{who}\nx\n"
+    raw = f"tree {oid(repo, 'HEAD^{tree}')}\nparent {before}\nparent {malformed}\n{who}\nx\n"
     repo.git("update-ref", "refs/heads/main", repo.blob(raw.encode(), "-t", "commit", "--literally"))
     return before
 
 
-def test_a_parent_of_nonsense_hides_nothing_and_costs_little_in_a_long_history(
-    repo: Repo, scan: Scan
-) -> None:
-    before = _history_with_a_commit_of_nonsense(repo, 2_500)
+def test_a_malformed_parent_hides_nothing_and_takes_little_time(repo: Repo, scan: Scan) -> None:
+    before = _write_history_with_a_malformed_parent(repo, 2_500)
     begun = time.monotonic()
     scanned = scan(repo.path)
     assert time.monotonic() - begun < 4
@@ -822,17 +824,18 @@ def test_a_parent_of_nonsense_hides_nothing_and_costs_little_in_a_long_history(
     assert scanned.has_gap("commits are missing or damaged")
 
 
-def test_since_is_kept_to_where_git_cannot_walk(repo: Repo, scan: Scan) -> None:
-    before = _history_with_a_commit_of_nonsense(repo, 3)
+def test_since_is_respected_when_git_cannot_walk_the_commits(repo: Repo, scan: Scan) -> None:
+    before = _write_history_with_a_malformed_parent(repo, 3)
     assert scan(repo.path, since=f"{before}~1").secrets == [FIRST]
     assert scan(repo.path, since=before).secrets == []
 
 
-def test_a_clone_without_older_trees_costs_little(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+def test_a_clone_without_older_trees_takes_little_time(repo: Repo, scan: Scan, tmp_path: Path) -> None:
     for number in range(3):
         repo.commit({"a": f"{number}\n"})
     stream = "".join(
-        f"commit refs/heads/main\ncommitter Ben <b@x> {number} +0000\ndata 0\n{'from refs/heads/main^0' if not number else ''}\n"
+        f"commit refs/heads/main\ncommitter Ben <b@x> {number} +0000\ndata 0\n"
+        f"{'from refs/heads/main^0' if not number else ''}\n"
         f"M 100644 inline f\ndata {len(str(number))}\n{number}\n\n"
         for number in range(1_000)
     )
@@ -849,17 +852,18 @@ def test_a_clone_without_older_trees_costs_little(repo: Repo, scan: Scan, tmp_pa
     assert scanned.has_gap("trees of a commit are missing")
 
 
-def test_a_tag_of_a_tag_of_nothing_hides_nothing(pair: Repo, scan: Scan) -> None:
+def test_nested_tags_of_a_missing_object_hide_nothing(pair: Repo, scan: Scan) -> None:
     last = "1234567890" * 4
     for number in range(50):
-        raw = f"object {last}\ntype {'tag' if number else 'commit'}\ntag t{number}\ntagger Ben <b@x> 1 +0000\n\nx\n"
+        kind = "tag" if number else "commit"
+        raw = f"object {last}\ntype {kind}\ntag t{number}\ntagger Ben <b@x> 1 +0000\n\nx\n"
         last = pair.blob(raw.encode(), "-t", "tag", "--literally")
     (pair.path / ".git" / "refs" / "tags").mkdir(exist_ok=True)
     (pair.path / ".git" / "refs" / "tags" / "t").write_text(f"{last}\n")
     assert scan(pair.path).of(SECOND)["source_type"] == "repo"
 
 
-def test_a_message_of_megabytes_is_no_trouble(repo: Repo, scan: Scan) -> None:
+def test_a_commit_with_a_message_of_megabytes_is_scanned(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     raw = (
         f"tree {oid(repo, 'HEAD^{tree}')}\nauthor Ada <a@x> 5 +0000\ncommitter Ben <b@x> 1 +0000\n\n".encode()
@@ -871,7 +875,7 @@ def test_a_message_of_megabytes_is_no_trouble(repo: Repo, scan: Scan) -> None:
     assert (found["commit"], found["source_type"], found["author"]) == (made, "repo", "Ada <a@x>")
 
 
-def test_replaced_and_grafted_objects_are_seen_as_they_are(pair: Repo, scan: Scan) -> None:
+def test_replace_refs_and_grafts_are_ignored(pair: Repo, scan: Scan) -> None:
     clean, parent = pair.blob(b"clean\n"), oid(pair, "HEAD~1")
     pair.git("replace", oid(pair, "HEAD:a"), clean)
     (pair.path / ".git" / "info").mkdir(exist_ok=True)
@@ -885,7 +889,7 @@ def test_replaced_and_grafted_objects_are_seen_as_they_are(pair: Repo, scan: Sca
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Repo, dict[int, str]]:
-    """A blob of 80 MB with values in its middle and around the borders of the pieces it is read in."""
+    """Return a repository with a blob of 80 MB, and the values in it, some at the borders of the pieces."""
     repo = Repo(tmp_path_factory.mktemp("large") / "repo")
     mega = 1 << 20
     places = [
@@ -921,7 +925,7 @@ def test_a_large_blob_is_scanned_in_pieces_without_a_gap(
         assert found["source_type"] == "repo"
 
 
-def test_a_large_blob_that_is_damaged_in_its_middle_is_told(
+def test_a_large_blob_that_is_damaged_in_its_middle_is_a_gap(
     large: tuple[Repo, dict[int, str]], scan: Scan, tmp_path: Path
 ) -> None:
     repo = Repo(tmp_path / "copy")
@@ -940,7 +944,7 @@ def test_a_large_blob_that_is_damaged_in_its_middle_is_told(
     assert scanned.has_gap("large: ")
 
 
-def test_blobs_around_the_size_of_the_buffer_are_each_scanned(repo: Repo, scan: Scan) -> None:
+def test_blobs_of_about_the_size_of_the_buffer_are_all_scanned(repo: Repo, scan: Scan) -> None:
     half = 4 << 20
     sizes = [half - 1, half, half + 1, 2 * half - 200, 2 * half - 100, 2 * half, 2 * half + 1]
     files: dict[str, str | bytes] = {}
@@ -955,7 +959,7 @@ def test_blobs_around_the_size_of_the_buffer_are_each_scanned(repo: Repo, scan: 
     assert {finding["source_type"] for finding in scanned.findings} == {"repo"}
 
 
-def test_what_git_may_use_is_bounded_from_its_start(repo: Repo) -> None:
+def test_the_resources_of_git_are_limited(repo: Repo) -> None:
     repo.commit({"a": "x"})
     with command.start(
         repo.path / ".git", ["cat-file", "--batch"], stdin=subprocess.PIPE, memory=1 << 30

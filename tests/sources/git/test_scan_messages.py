@@ -1,4 +1,4 @@
-"""Values in the messages of commits and tags, and in what only a tag names."""
+"""Find values in the messages of commits and tags, and in files that only a tag names."""
 
 import base64
 from pathlib import Path
@@ -12,9 +12,9 @@ COMMIT, TAG = ".git/COMMIT_EDITMSG", ".git/TAG_EDITMSG"
 
 
 @pytest.fixture(params=["loose", "packed", "sha256"])
-def said(request: pytest.FixtureRequest, tmp_path: Path) -> Repo:
-    """A value in the message of the second of three commits, told by each way an object can be kept."""
-    repo = Repo(tmp_path / "said", *(["--object-format=sha256"] if request.param == "sha256" else []))
+def message_repo(request: pytest.FixtureRequest, tmp_path: Path) -> Repo:
+    """Write three commits with a value in the message of the second."""
+    repo = Repo(tmp_path / "message_repo", *(["--object-format=sha256"] if request.param == "sha256" else []))
     repo.commit({"a": "clean\n"})
     repo.commit_message(f"try the new key\n\ncurl -H 'Authorization: token {FIRST}'\n")
     repo.commit({"a": "clean\nstill\n"})
@@ -23,41 +23,47 @@ def said(request: pytest.FixtureRequest, tmp_path: Path) -> Repo:
     return repo
 
 
-def test_a_value_in_a_message_is_told_with_its_commit_and_its_line_there(said: Repo, scan: Scan) -> None:
-    report = scan(said.path)
+def test_a_value_in_a_message_is_reported_with_its_commit_and_line(message_repo: Repo, scan: Scan) -> None:
+    report = scan(message_repo.path)
     found = report.of(FIRST)
     assert (found["file_path"], found["line_number"], found["column"]) == (COMMIT, 3, 31)
-    assert found["commit"] == said.git("rev-parse", "HEAD~1")
+    assert found["commit"] == message_repo.git("rev-parse", "HEAD~1")
     assert found["author"] == "Ada <ada@example.org>"
     assert (found["source_type"], found["current_line"], found["unreachable"]) == ("commit", None, False)
     assert report.gaps == []
 
 
-def test_messages_are_not_counted_as_files(said: Repo, scan: Scan) -> None:
-    assert scan(said.path).report.files == 2
+def test_messages_are_not_counted_as_files(message_repo: Repo, scan: Scan) -> None:
+    assert scan(message_repo.path).report.files == 2
 
 
-def test_a_rescan_tells_the_same_and_what_was_said_since(said: Repo, scan: Scan, tmp_path: Path) -> None:
-    first = scan(said.path, cache=tmp_path / "cache")
-    assert scan(said.path, cache=tmp_path / "cache").findings == first.findings == scan(said.path).findings
-    said.commit_message(f"{SECOND}\n")
-    assert sorted(scan(said.path, cache=tmp_path / "cache").secrets) == sorted([FIRST, SECOND])
+def test_a_rescan_reports_the_same_values_and_those_of_new_messages(
+    message_repo: Repo, scan: Scan, tmp_path: Path
+) -> None:
+    first = scan(message_repo.path, cache=tmp_path / "cache")
+    assert (
+        scan(message_repo.path, cache=tmp_path / "cache").findings
+        == first.findings
+        == scan(message_repo.path).findings
+    )
+    message_repo.commit_message(f"{SECOND}\n")
+    assert sorted(scan(message_repo.path, cache=tmp_path / "cache").secrets) == sorted([FIRST, SECOND])
 
 
-def test_the_oldest_message_that_has_a_value_counts(said: Repo, scan: Scan) -> None:
-    said.commit_message(f"again {FIRST}\n")
-    assert scan(said.path).of(FIRST)["commit"] == said.git("rev-parse", "HEAD~2")
+def test_the_oldest_message_that_has_a_value_counts(message_repo: Repo, scan: Scan) -> None:
+    message_repo.commit_message(f"again {FIRST}\n")
+    assert scan(message_repo.path).of(FIRST)["commit"] == message_repo.git("rev-parse", "HEAD~2")
 
 
-def test_a_message_that_no_ref_reaches_is_told_as_such(said: Repo, scan: Scan) -> None:
-    said.git("reset", "--quiet", "--hard", "HEAD~2")
-    (said.path / ".git" / "logs" / "HEAD").unlink()
-    found = scan(said.path).of(FIRST)
+def test_a_message_that_no_ref_reaches_is_unreachable(message_repo: Repo, scan: Scan) -> None:
+    message_repo.git("reset", "--quiet", "--hard", "HEAD~2")
+    (message_repo.path / ".git" / "logs" / "HEAD").unlink()
+    found = scan(message_repo.path).of(FIRST)
     assert (found["unreachable"], found["file_path"], found["line_number"]) == (True, None, 3)
 
 
-def test_what_stands_before_a_message_is_not_read(repo: Repo, scan: Scan) -> None:
-    """A signature is no credential, nor is what somebody is called; a commit may also have no message at all."""
+def test_the_header_of_a_commit_is_not_scanned(repo: Repo, scan: Scan) -> None:
+    """Signatures and names are not scanned, and a commit may have no message."""
     tree = repo.git("write-tree")
     person = f"{FIRST} <a@example.org> 1700000000 +0000"
     signature = f"-----BEGIN PGP SIGNATURE-----\n \n {SECOND}\n -----END PGP SIGNATURE-----"
@@ -90,26 +96,28 @@ def test_a_message_is_decoded_as_a_file_is(repo: Repo, scan: Scan) -> None:
     assert scan(repo.path).of(FIRST)["encoding"] == ["base64"]
 
 
-def test_a_message_can_be_left_out_like_a_file(said: Repo, scan: Scan) -> None:
-    said.commit({".outcropignore": f"{COMMIT}\n"})
-    assert scan(said.path).secrets == []
+def test_a_message_can_be_ignored_like_a_file(message_repo: Repo, scan: Scan) -> None:
+    message_repo.commit({".outcropignore": f"{COMMIT}\n"})
+    assert scan(message_repo.path).secrets == []
 
 
-def test_since_reads_the_messages_of_the_commits_after_it(said: Repo, scan: Scan) -> None:
-    assert scan(said.path, since="HEAD~1").secrets == []
-    found = scan(said.path, since="HEAD~2").of(FIRST)
-    assert (found["file_path"], found["commit"]) == (COMMIT, said.git("rev-parse", "HEAD~1"))
+def test_since_reads_the_messages_of_the_commits_after_it(message_repo: Repo, scan: Scan) -> None:
+    assert scan(message_repo.path, since="HEAD~1").secrets == []
+    found = scan(message_repo.path, since="HEAD~2").of(FIRST)
+    assert (found["file_path"], found["commit"]) == (COMMIT, message_repo.git("rev-parse", "HEAD~1"))
 
 
-def test_since_leaves_nothing_out_that_an_older_message_had(said: Repo, scan: Scan) -> None:
-    commit = said.commit_message(f"once more {FIRST}\n")
-    assert scan(said.path, since="HEAD~1").of(FIRST)["commit"] == commit
+def test_since_reports_a_value_that_an_older_message_had(message_repo: Repo, scan: Scan) -> None:
+    commit = message_repo.commit_message(f"once more {FIRST}\n")
+    assert scan(message_repo.path, since="HEAD~1").of(FIRST)["commit"] == commit
 
 
 # Tags
 
 
-def test_a_value_in_the_message_of_a_tag_is_told_with_the_commit_it_names(repo: Repo, scan: Scan) -> None:
+def test_a_value_in_the_message_of_a_tag_is_reported_with_the_commit_of_the_tag(
+    repo: Repo, scan: Scan
+) -> None:
     commit = repo.commit({"a": "clean\n"})
     repo.git("tag", "-a", "v1", "-m", f"release\n\nkey: {FIRST}")
     repo.commit({"a": "clean\nstill\n"})
@@ -120,7 +128,7 @@ def test_a_value_in_the_message_of_a_tag_is_told_with_the_commit_it_names(repo: 
     assert report.gaps == []
 
 
-def test_a_tag_of_a_tag_is_read_and_the_one_that_only_it_names(repo: Repo, scan: Scan) -> None:
+def test_the_messages_of_a_tag_and_of_the_tag_that_it_names_are_scanned(repo: Repo, scan: Scan) -> None:
     commit = repo.commit({"a": "clean\n"})
     repo.git("tag", "-a", "inner", "-m", FIRST)
     repo.git("tag", "-a", "outer", "-m", SECOND, "inner")
@@ -132,11 +140,13 @@ def test_a_tag_of_a_tag_is_read_and_the_one_that_only_it_names(repo: Repo, scan:
     assert report.gaps == []
 
 
-def test_very_many_tags_of_tags_end_somewhere_and_soon(repo: Repo, scan: Scan) -> None:
+def test_forty_nested_tags_are_followed(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{FIRST}\n"})
     oid, kind = repo.git("rev-parse", "HEAD"), "commit"
     for number in range(40):
-        raw = f"object {oid}\ntype {kind}\ntag {number}\ntagger A <a@example.org> 1700000000 +0000\n\n{SECOND if number == 39 else number}\n"
+        message = SECOND if number == 39 else number
+        tagger = "tagger A <a@example.org> 1700000000 +0000"
+        raw = f"object {oid}\ntype {kind}\ntag {number}\n{tagger}\n\n{message}\n"
         oid, kind = repo.blob(raw.encode(), "-t", "tag", "--literally"), "tag"
     repo.git("update-ref", "refs/tags/last", oid)
     repo.git("update-ref", "-d", "refs/heads/main")
@@ -145,7 +155,7 @@ def test_very_many_tags_of_tags_end_somewhere_and_soon(repo: Repo, scan: Scan) -
     assert report.gaps == []
 
 
-def test_a_tag_that_was_deleted_is_told_as_unreachable(repo: Repo, scan: Scan) -> None:
+def test_the_message_of_a_deleted_tag_is_unreachable(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": "clean\n"})
     repo.git("tag", "-a", "v1", "-m", FIRST)
     repo.git("tag", "-d", "v1")
@@ -153,7 +163,7 @@ def test_a_tag_that_was_deleted_is_told_as_unreachable(repo: Repo, scan: Scan) -
 
 
 @pytest.mark.parametrize("annotated", [False, True])
-def test_a_file_that_only_a_tag_names_is_told_by_the_name_of_the_tag(
+def test_a_file_that_only_a_tag_names_is_reported_at_the_name_of_the_tag(
     repo: Repo, scan: Scan, annotated: bool
 ) -> None:
     repo.commit({"a": "clean\n"})
@@ -170,7 +180,7 @@ def test_a_file_that_only_a_tag_names_is_told_by_the_name_of_the_tag(
 
 
 @pytest.mark.parametrize("annotated", [False, True])
-def test_a_file_of_a_tree_that_only_a_tag_names_is_told_by_its_path(
+def test_a_file_of_a_tree_that_only_a_tag_names_is_reported_at_its_path(
     repo: Repo, scan: Scan, annotated: bool
 ) -> None:
     repo.commit({"a": "clean\n"})
@@ -184,7 +194,7 @@ def test_a_file_of_a_tree_that_only_a_tag_names_is_told_by_its_path(
     assert report.gaps == []
 
 
-def test_a_file_that_a_commit_has_too_is_attributed_to_the_commit(repo: Repo, scan: Scan) -> None:
+def test_a_file_of_a_tag_that_a_commit_has_too_is_attributed_to_the_commit(repo: Repo, scan: Scan) -> None:
     commit = repo.commit({"a": f"{FIRST}\n"})
     repo.git("tag", "key", "HEAD:a")
     repo.git("tag", "tree", "HEAD^{tree}")
@@ -192,7 +202,7 @@ def test_a_file_that_a_commit_has_too_is_attributed_to_the_commit(repo: Repo, sc
     assert (found["file_path"], found["commit"], found["source_type"]) == ("a", commit, "repo")
 
 
-def test_a_tag_that_leads_nowhere_is_a_gap_and_its_message_is_read(repo: Repo, scan: Scan) -> None:
+def test_a_tag_of_a_missing_object_is_a_gap_and_its_message_is_scanned(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": f"{SECOND}\n"})
     raw = f"object {'1' * 40}\ntype commit\ntag v1\ntagger A <a@example.org> 1700000000 +0000\n\n{FIRST}\n"
     repo.git("update-ref", "refs/tags/v1", repo.blob(raw.encode(), "-t", "tag", "--literally"))
@@ -201,14 +211,14 @@ def test_a_tag_that_leads_nowhere_is_a_gap_and_its_message_is_read(repo: Repo, s
     assert report.has_gap("1 refs point at objects that are missing")
 
 
-def test_a_head_that_is_damaged_is_a_gap(repo: Repo, scan: Scan) -> None:
+def test_a_damaged_head_commit_is_a_gap(repo: Repo, scan: Scan) -> None:
     repo.commit({"a": "clean\n"})
     head = repo.commit({"a": "still\n"})
     changed_bytes(repo.loose(head), 8)
     assert scan(repo.path).has_gap(f"object {head}: object is missing or damaged")
 
 
-def test_who_made_a_commit_is_read_as_the_commit_says(repo: Repo, scan: Scan) -> None:
+def test_the_author_is_decoded_in_the_encoding_of_the_commit(repo: Repo, scan: Scan) -> None:
     repo.write("a", f"{FIRST}\n")
     repo.git("add", "--all")
     tree = repo.git("write-tree")
