@@ -174,6 +174,7 @@ class _WrittenPattern:
     high: int = 0
 
     def add(self, text: str, low: int, high: int) -> None:
+        """Append a text whose matches are `low` to `high` characters long."""
         self.text += text
         self.low += low
         self.high += high

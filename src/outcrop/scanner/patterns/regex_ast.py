@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 MAX_WIDTH = 8_192  # bytes; a repetition without an upper bound counts as this wide
 MIN_LITERAL = 3  # characters; a shorter literal occurs by chance in most texts
-MIN_LOOSENED_BOUND = (
-    30  # from this upper bound on, RE2 takes twice as long to match and three times to compile
-)
+# From this upper bound on, RE2 takes twice as long to match a repetition and three times to compile it.
+MIN_LOOSENED_BOUND = 30
 
 # Each category of characters, as it is written inside a class.
 CATEGORY_CLASSES = {

@@ -54,6 +54,7 @@ class AnswerSpec(AnswerCondition):
 
     @model_validator(mode="after")
     def _refuse_without_condition(self) -> Self:
+        """Raise ValueError if the answer has no condition, or only `lacks`."""
         if not (self.status or self.contains or self.json_ or self.header):
             raise ValueError("an answer needs a condition: status, contains, json or header")
         return self
@@ -172,6 +173,7 @@ class CheckSpec(RequestSpec):
     @field_validator("only")
     @classmethod
     def _refuse_bad_pattern(cls, pattern: str) -> str:
+        """Return the pattern; raise PatternError if RE2 refuses it."""
         compile_regex(pattern)
         return pattern
 

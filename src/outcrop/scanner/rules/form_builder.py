@@ -32,7 +32,7 @@ from outcrop.scanner.rules.model import (
     ValueLayout,
 )
 
-CONTEXT_GAP = 60  # bytes between a context word and its value, unless `within` is given
+_CONTEXT_GAP = 60  # bytes between a context word and its value, unless `within` is given
 _MAX_CONTEXT_GAP = 1_000  # RE2 counts repetitions up to this number
 _WORD_BYTES = set(regex_ast.WORD_BYTES)
 _JOINING = b"-+/="  # bytes that continue a value only if the pattern itself can begin or end with them
@@ -84,6 +84,7 @@ class _JoinedRegex(NamedTuple):
 
     @property
     def full(self) -> str:
+        """The two parts as one regular expression."""
         return self.lead + self.value
 
 
@@ -97,7 +98,7 @@ def make_form(table: FormTable) -> CredentialForm:
     regex = _join_regex(
         table.pattern,
         table.context,
-        table.within or CONTEXT_GAP,
+        table.within or _CONTEXT_GAP,
         has_boundaries=table.judge not in LEAD_IN_JUDGES,
     )
     form_trigger = _choose_trigger(table, regex.full)
@@ -141,7 +142,7 @@ def make_regex_form(
 
 def make_companion_regex(pattern: str, context: list[str]) -> str:
     """Return the full regular expression of a companion: context words, gap, boundaries and value."""
-    return _join_regex(pattern, context, CONTEXT_GAP).full
+    return _join_regex(pattern, context, _CONTEXT_GAP).full
 
 
 def _expand_shorthand(table: FormTable) -> FormTable:
@@ -293,7 +294,7 @@ def _make_trigger(key: str, pattern: str, make: Callable[[str], PrefilterTrigger
 
 def _search_window(table: FormTable, regex: str) -> SearchWindow:
     """Return the window of a form around its trigger."""
-    distance = table.within or CONTEXT_GAP
+    distance = table.within or _CONTEXT_GAP
     before = distance if table.near else 0
     after = distance if table.near or table.after else 0
     if table.judge in {"members", "table"}:
@@ -330,8 +331,8 @@ def _value_layout(table: FormTable) -> ValueLayout | None:
     joining = _joining_chars(last)
     if min_width == max_width:
         return ValueLayout(min_width, max_width, joining=joining)
-    # The width varies. Then no byte that may follow the value may be in it where it could end, and its prefix
-    # must be long enough to be found.
+    # The width varies. Then no byte that ends a value may be possible in it after min_width bytes, and the
+    # prefix must be long enough to find its start.
     prefixes = regex_ast.literal_prefixes(pattern)
     inner = regex_ast.bytes_after(tree, min_width) - _WORD_BYTES - set(joining.encode())
     if inner or min(map(len, prefixes)) < _MIN_PREFIX:

@@ -25,13 +25,8 @@ from outcrop.scanner.rules.gitleaks_files import MAX_EXTENDED_FILES, list_extend
 from outcrop.scanner.rules.model import Impact, Rule, RuleError, Strength
 
 _RULE_HEADING = re.compile(r"\s*\[\[\s*rules\s*\]\]", re.IGNORECASE)
-_REPLACED_KEYS = (
-    "description",
-    "regex",
-    "path",
-    "secretgroup",
-    "entropy",
-)  # of the rule that another extends
+# Keys of a rule that replace those of the rule that it extends.
+_REPLACED_KEYS = ("description", "regex", "path", "secretgroup", "entropy")
 _MAX_ID = 80  # characters, as in our own rule files
 _MAX_NAME = 120
 
@@ -43,6 +38,8 @@ class _GitleaksTable(BaseModel):
 
 
 class _AllowlistTable(_GitleaksTable):
+    """`[[allowlists]]` of the file or of a rule."""
+
     description: str = ""
     condition: str = Field("", pattern=r"(?i)^(and|or|&&|\|\||)$")
     commits: list[str] = []
@@ -54,6 +51,8 @@ class _AllowlistTable(_GitleaksTable):
 
 
 class _RuleTable(_GitleaksTable):
+    """`[[rules]]`."""
+
     id: str = ""
     description: str = ""
     regex: str = ""
@@ -69,12 +68,16 @@ class _RuleTable(_GitleaksTable):
 
 
 class _ExtendTable(_GitleaksTable):
+    """`[extend]`."""
+
     path: str = ""
     usedefault: bool = False
     disabledrules: list[str] = []
 
 
 class _FileTable(_GitleaksTable):
+    """The whole file."""
+
     title: str = ""
     description: str = ""
     minversion: str = ""

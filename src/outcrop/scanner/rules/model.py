@@ -46,7 +46,7 @@ class FormPattern(NamedTuple):
 
     regex: str  # for RE2; the group `secret`, if there is one, is the value
     longest: int  # bytes; a longer match is not searched for
-    exact_up_to: int  # a match of `loosened(regex)` that is at most this long is a match of `regex` too
+    exact_up_to: int  # a match of `loosen(regex)` that is at most this long is a match of `regex` too
     literals: tuple[str, ...] = ()  # texts that are in every match, in this order
     value_at: int = 0  # offset in `regex` behind the context words and the gap; 0 without context words
 
@@ -58,9 +58,7 @@ class FormTrigger(NamedTuple):
     min_width: int
     max_width: int
     ends_match: bool = False  # the trigger ends where the form's match ends
-    after_value: int | None = (
-        None  # then: bytes between the value's end and the trigger's end, if always the same
-    )
+    after_value: int | None = None  # then: bytes from the value's end to the trigger's, if always the same
     keywords: tuple[str, ...] = ()  # lower case; one of these must be anywhere in the text
 
 
@@ -95,6 +93,8 @@ class ValueLayout(NamedTuple):
 
 
 class _FormFields(NamedTuple):
+    """The fields of CredentialForm: a class that is itself a NamedTuple cannot cache properties."""
+
     pattern: FormPattern
     trigger: FormTrigger
     window: SearchWindow
@@ -103,9 +103,7 @@ class _FormFields(NamedTuple):
     confidence: Confidence
     layout: ValueLayout | None = None
     companion: str | None = None  # the form finds this companion, which is reported if no secret is near
-    judge: str | None = (
-        None  # how `scanner.generic` reads the name next to the value; None: no name is needed
-    )
+    judge: str | None = None  # how `scanner.generic` judges the value by its name; None: it does not
 
 
 class CredentialForm(_FormFields):
@@ -136,6 +134,8 @@ class CompanionSpec(NamedTuple):
 
 
 class _RuleFields(NamedTuple):
+    """The fields of Rule: a class that is itself a NamedTuple cannot cache properties."""
+
     id: str
     name: str
     secret_type: str
