@@ -98,6 +98,7 @@ class Tool:
 
 
 def _outcrop(work: Path) -> Tool:
+    """Return `outcrop scan` of this environment; the option --cache lets it use its cache."""
     program = str(Path(sys.executable).with_name("outcrop"))
 
     def command(target: Path, _report: Path, options: Sequence[str]) -> list[str]:

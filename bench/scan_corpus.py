@@ -128,6 +128,8 @@ def make_corpus_once(path: Path, make: Callable[[Path], Corpus]) -> Corpus:
 
 @dataclass(frozen=True)
 class _Source:
+    """A text file of the standard library."""
+
     path: str
     lines: list[bytes]
     size: int

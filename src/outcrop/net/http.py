@@ -54,11 +54,13 @@ class HttpResponse:
 
     @property
     def media_type(self) -> str:
+        """The media type of Content-Type in lower case, without parameters; "" if there is none."""
         media_type = self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         return media_type.encode("ascii", "replace").decode()  # a header may contain any bytes
 
     @property
     def ok(self) -> bool:
+        """Whether the status is 200."""
         return self.status == HTTPStatus.OK
 
 

@@ -32,6 +32,7 @@ class Attempt:
 
     @property
     def secret(self) -> str:
+        """The main value of the credential."""
         return self.values["secret"]
 
     def companion(self, name: str) -> str | None:

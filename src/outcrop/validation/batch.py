@@ -32,6 +32,7 @@ async def check_all(
         queues.setdefault(credential.rule.issuer, []).append(index)
 
     async def work_off(queue: list[int]) -> None:
+        """Check the credentials of one issuer's queue until it is empty; several tasks share a queue."""
         while queue:
             index = queue.pop()
             credential = credentials[index]

@@ -184,6 +184,7 @@ async def _find_services(client: _AwsClient, arn: str) -> set[str]:
     labels: set[str] = set()
 
     async def query_service(query: _Query) -> None:
+        """Add the label of a query to `labels` and to the proven verdict, if the service answers it."""
         try:
             response = await client.send(query, after_verdict=True)
         except HttpError:

@@ -90,6 +90,7 @@ def _fits_header(token: str) -> bool:
 
 
 def _base64url(data: bytes) -> str:
+    """Encode as base64url without padding, as in a JWT."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 

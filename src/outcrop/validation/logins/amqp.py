@@ -96,10 +96,12 @@ async def _send_method(connection: LoginConnection, method: tuple[int, int], arg
 
 
 def _short_string(text: bytes) -> bytes:
+    """Return the text with its length in one byte before it."""
     return bytes([len(text)]) + text
 
 
 def _long_string(data: bytes) -> bytes:
+    """Return the data with its length in four bytes before it."""
     return struct.pack("!I", len(data)) + data
 
 

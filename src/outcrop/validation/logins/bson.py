@@ -80,6 +80,7 @@ def _decode_value(kind: int, data: bytes, offset: int, depth: int) -> tuple[Any,
 
 
 def _int32_at(data: bytes, offset: int) -> int:
+    """Return the signed 32-bit number at `offset`; raise ValueError if the data ends before it."""
     number: int = struct.unpack("<i", _slice(data, offset, 4))[0]
     return number
 

@@ -25,6 +25,7 @@ def _base_point() -> _Point:
 
 
 def _add_points(p: _Point, q: _Point) -> _Point:
+    """Return the sum of two points of the curve."""
     a = (p[1] - p[0]) * (q[1] - q[0]) % _P
     b = (p[1] + p[0]) * (q[1] + q[0]) % _P
     c = 2 * _D * p[3] * q[3] % _P

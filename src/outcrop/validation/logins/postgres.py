@@ -111,6 +111,7 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
 
 
 def _startup_message(login: ServerLogin) -> bytes:
+    """Return the first message of the protocol; without a database, that of the user's name is used."""
     parameters = {
         "user": login.user,
         "database": login.database or login.user,
