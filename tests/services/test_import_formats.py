@@ -11,8 +11,8 @@ import pytest
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import Secret
 from outcrop.services.exchange import ExportFormat, ImportFormat, ImportSummary, import_findings
-from outcrop.services.exchange.formats.repository_name import repository_of
-from outcrop.services.exchange.json_array import ITEM, elements
+from outcrop.services.exchange.formats.repository_name import parse_repository_name
+from outcrop.services.exchange.json_array import ITEM, read_elements
 from tests.services.test_export import exported
 from tests.support.backend import Backend, Tenant, now
 from tests.support.factories import make_line
@@ -196,7 +196,7 @@ def test_a_redacted_value_is_not_taken_for_the_credential(backend: Backend, hidd
 @pytest.mark.parametrize(
     ("format_", "data", "message"),
     [
-        ("gitleaks", json.dumps([gitleaks(), {"File": VALUE}]), "record 2: is no finding of gitleaks"),
+        ("gitleaks", json.dumps([gitleaks(), {"File": VALUE}]), "record 2: is not a finding of gitleaks"),
         (
             "gitleaks",
             json.dumps([gitleaks(), gitleaks(StartLine=VALUE)]),
@@ -206,26 +206,26 @@ def test_a_redacted_value_is_not_taken_for_the_credential(backend: Backend, hidd
         ("gitleaks", json.dumps([gitleaks()])[:-1], "the file is not JSON: it ends too early"),
         ("gitleaks", '[{"a": "b', "the file is not JSON: it ends too early"),
         ("gitleaks", "[}", "the file is not JSON: its brackets do not match"),
-        ("gitleaks", "hello", "the file is not of this format: what would hold its findings is not there"),
+        ("gitleaks", "hello", "the file is not of this format: it has no array of findings"),
         (
             "sarif",
             '{"version": "2.1.0"}',
-            "the file is not of this format: what would hold its findings is not there",
+            "the file is not of this format: it has no array of findings",
         ),
-        ("sarif", json.dumps(sarif(result(), {"ruleId": "x"})), "record 2: is no finding of sarif"),
+        ("sarif", json.dumps(sarif(result(), {"ruleId": "x"})), "record 2: is not a finding of sarif"),
         (
             "trufflehog",
             as_lines(trufflehog(), {"Raw": VALUE}).decode(),
-            "line 2: is no finding of trufflehog",
+            "line 2: is not a finding of trufflehog",
         ),
         ("trufflehog", "\n\nnot json", "line 3: is not JSON"),
         (
             "kingfisher",
             json.dumps({"findings": [kingfisher(), {"rule": {}}]}),
-            "record 2: is no finding of kingfisher",
+            "record 2: is not a finding of kingfisher",
         ),
-        ("auto", '[{"x": 1}]', "cannot tell the file's format: give it with --format"),
-        ("auto", "[" * 500, "cannot tell the file's format: give it with --format"),
+        ("auto", '[{"x": 1}]', "cannot detect the file's format: specify it with --format"),
+        ("auto", "[" * 500, "cannot detect the file's format: specify it with --format"),
         ("gitleaks", "[" * 500, "the file is nested too deeply"),
         ("outcrop", "[1]", "line 1: is not a JSON object"),
     ],
@@ -289,7 +289,7 @@ def test_memory_does_not_grow_with_the_report() -> None:
     report = Report(4_000)  # about 7 MB
     tracemalloc.start()
     try:
-        count = sum(1 for _ in elements(report, (ITEM,)))  # type: ignore[arg-type]
+        count = sum(1 for _ in read_elements(report, (ITEM,)))  # type: ignore[arg-type]
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -312,13 +312,13 @@ def test_elements_are_the_same_wherever_the_chunks_are_cut(size: int) -> None:
         def read(self, _: int | None = -1, /) -> bytes:
             return super().read(size)
 
-    found = [json.loads(element) for element, _ in elements(Cut(text), ("runs", ITEM, "results", ITEM))]
+    found = [json.loads(element) for element, _ in read_elements(Cut(text), ("runs", ITEM, "results", ITEM))]
     assert found == [{"k": 'a"]}\\'}, {"deep": {"results": [{"no": 1}]}}, {}]
 
 
 def test_one_element_that_is_too_long_is_refused() -> None:
     with pytest.raises(BadInputError, match="longer than"):
-        list(elements(io.BytesIO(b'[{"a": "' + b"x" * (3 << 20)), (ITEM,), most=1 << 20))
+        list(read_elements(io.BytesIO(b'[{"a": "' + b"x" * (3 << 20)), (ITEM,), max_bytes=1 << 20))
 
 
 @pytest.mark.parametrize(
@@ -335,4 +335,4 @@ def test_one_element_that_is_too_long_is_refused() -> None:
     ],
 )
 def test_a_repository_is_named_by_its_address(address: str | None, name: str | None) -> None:
-    assert repository_of(address) == name
+    assert parse_repository_name(address) == name

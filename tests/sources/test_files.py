@@ -48,7 +48,7 @@ def test_a_work_tree_without_its_git_folder_is_a_gap(folder: Path, scan: Scan) -
     (folder / ".git").write_text("gitdir: /nowhere/.git/worktrees/x\n")
     scanned = scan(folder)
     assert scanned.secrets == [FIRST]
-    assert scanned.has_gap("names a git folder that is not there")
+    assert scanned.has_gap("names a git folder that does not exist")
 
 
 def test_an_empty_folder_has_no_findings(tmp_path: Path, outcrop: Outcrop) -> None:

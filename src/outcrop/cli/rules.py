@@ -139,7 +139,7 @@ def _show_findings(path: Path, wanted: list[str], own: list[Path], *, as_json: b
     if unknown := [name for name in wanted if name not in ruleset.rules.ids]:
         raise BadInputError(f"--rule {unknown[0]}: no such rule")
     options = ScanOptions(
-        ruleset=ruleset, floor=Confidence.LOW, jobs=count_cores(), work=cache, type="folder"
+        ruleset=ruleset, min_confidence=Confidence.LOW, jobs=count_cores(), work=cache, type="folder"
     )
     report = scan([str(path)], options, lambda _: None)
     if report.failures:

@@ -147,7 +147,7 @@ def scan(  # noqa: PLR0917 - one parameter per option
     cache = cache_folder()
     options = ScanOptions(
         ruleset=load_ruleset(rules or [], gitleaks=gitleaks_config, cache=cache),
-        floor=confidence,
+        min_confidence=confidence,
         jobs=jobs or count_cores(),
         cache=None if no_cache else cache,
         work=cache,
@@ -235,7 +235,7 @@ def _remote_options(targets: list[str]) -> dict[str, Any]:
         if settings.github_token is None
         else Secret(settings.github_token.get_secret_value(), mask_all=True)
     )
-    return {"reach": RemoteAccess(egress, settings.github_api_url, token), "web_host": settings.github_host}
+    return {"access": RemoteAccess(egress, settings.github_api_url, token), "web_host": settings.github_host}
 
 
 def _validate(report: ScanReport, *, only_valid: bool) -> bool:

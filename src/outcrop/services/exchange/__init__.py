@@ -1,4 +1,4 @@
-"""Findings from a file, and into one."""
+"""Import findings from files and export them to files."""
 
 from outcrop.services.exchange.exporter import ExportFormat, export_findings
 from outcrop.services.exchange.formats import ImportFormat

@@ -1,4 +1,4 @@
-"""An account's findings as a file: JSON Lines in the API's shape, CSV for spreadsheets, SARIF for other tools; piece by piece."""
+"""Export the findings of an account piece by piece: JSON Lines, CSV or SARIF."""
 
 import csv
 import io
@@ -19,6 +19,8 @@ from outcrop.store.findings.export import ExportedFinding, stream_findings
 
 
 class ExportFormat(StrEnum):
+    """The formats of exported files."""
+
     JSONL = "jsonl"
     CSV = "csv"
     SARIF = "sarif"
@@ -42,35 +44,35 @@ async def export_findings(
     by: str,
     now: datetime,
 ) -> AsyncIterator[bytes]:
-    """Give the findings that match the query's filters, in the order of their ids. It opens short transactions itself.
+    """Yield the bytes of a file with the findings that match the query's filters, in the order of their ids.
 
-    That somebody took them along is in the audit trail before the first is given.
+    The audit line is committed before the first finding is read. `version` is the program's, for SARIF.
     """
     async with pool.connection() as db, db.transaction():
-        await audit.append(
-            db,
-            account.id,
-            audit.AuditLine(now, by, "findings.export", account.slug, detail={"format": format_}),
-        )
+        line = audit.AuditLine(now, by, "findings.export", account.slug, detail={"format": format_})
+        await audit.append(db, account.id, line)
     writer = _WRITERS[format_](version)
     if head := writer.head():
         yield head
-    async for found in stream_findings(pool, account.id, query):
-        yield writer.body(found)
+    async for batch in stream_findings(pool, account.id, query):
+        yield writer.body(batch)
     if tail := writer.tail():
         yield tail
 
 
-class _Lines:
+class _JsonlWriter:
+    """Writes one JSON object per line, in the shape of the API."""
+
     def __init__(self, _version: str) -> None:
         pass
 
     def head(self) -> bytes:
         return b""
 
-    def body(self, found: list[ExportedFinding]) -> bytes:
+    def body(self, batch: list[ExportedFinding]) -> bytes:
         return b"".join(
-            orjson.dumps(public_fields(one.finding), option=orjson.OPT_APPEND_NEWLINE) for one in found
+            orjson.dumps(public_fields(exported.finding), option=orjson.OPT_APPEND_NEWLINE)
+            for exported in batch
         )
 
     def tail(self) -> bytes:
@@ -106,38 +108,43 @@ _COLUMNS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "resolution_note": lambda f: f["resolution_note"],
     "allowed_in_source": lambda f: f["allowed_in_source"],
 }
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-class _Csv:
+class _CsvWriter:
+    """Writes CSV with a header line, safe for spreadsheets."""
+
     def __init__(self, _version: str) -> None:
         pass
 
     def head(self) -> bytes:
-        return _rows([list(_COLUMNS)])
+        return _write_rows([list(_COLUMNS)])
 
-    def body(self, found: list[ExportedFinding]) -> bytes:
-        return _rows(
-            [_cell(value(fields)) for value in _COLUMNS.values()]
-            for fields in (public_fields(one.finding) for one in found)
+    def body(self, batch: list[ExportedFinding]) -> bytes:
+        return _write_rows(
+            [_to_cell(value(fields)) for value in _COLUMNS.values()]
+            for fields in (public_fields(exported.finding) for exported in batch)
         )
 
     def tail(self) -> bytes:
         return b""
 
 
-def _rows(rows: Any) -> bytes:
+def _write_rows(rows: Any) -> bytes:
     out = io.StringIO(newline="")
     csv.writer(out).writerows(rows)
     return out.getvalue().encode()
 
 
-def _cell(value: object) -> object:
-    """Keep a spreadsheet from reading a text as a formula: who leaks a file chooses its name."""
+def _to_cell(value: object) -> object:
+    """Return the value of a CSV cell; a text that a spreadsheet would take for a formula gets a quote first.
+
+    File names are chosen by others, so a formula in one must not run.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else str(value)
+        return f"'{value}" if value.startswith(_FORMULA_STARTS) else str(value)
     return value
 
 
@@ -147,13 +154,13 @@ _LEVEL = {Validation.VALID: "error", Validation.INVALID: "note"}
 _CLOSED = {Status.FALSE_POSITIVE, Status.CUSTOMER_RESTRICTED, Status.RESOLVED}
 
 
-class _Sarif:
-    """Results come as they are read; the rules they name stand behind them, which JSON does not mind."""
+class _SarifWriter:
+    """Writes SARIF 2.1.0. The rules follow the results, because they are known only after the last result."""
 
     def __init__(self, version: str) -> None:
         self._version = version
-        self._rules: dict[str, tuple[int, dict[str, Any]]] = {}
-        self._first = True
+        self._rules: dict[str, tuple[int, dict[str, Any]]] = {}  # rule id -> index and SARIF rule
+        self._is_first = True
 
     def head(self) -> bytes:
         return (
@@ -161,10 +168,10 @@ class _Sarif:
             % orjson.dumps(sarif.SCHEMA)
         )
 
-    def body(self, found: list[ExportedFinding]) -> bytes:
-        written = b",".join(map(orjson.dumps, self._results(found)))
-        first, self._first = self._first, False
-        return written if first else b"," + written
+    def body(self, batch: list[ExportedFinding]) -> bytes:
+        results = b",".join(map(orjson.dumps, self._results(batch)))
+        is_first, self._is_first = self._is_first, False
+        return results if is_first else b"," + results
 
     def tail(self) -> bytes:
         driver = {
@@ -174,17 +181,18 @@ class _Sarif:
         }
         return b'],"tool":%s}]}\n' % orjson.dumps({"driver": driver})
 
-    def _results(self, found: list[ExportedFinding]) -> Iterator[dict[str, Any]]:
-        for one in found:
-            finding = one.finding
+    def _results(self, batch: list[ExportedFinding]) -> Iterator[dict[str, Any]]:
+        """Yield the SARIF result of each finding, and collect its rule."""
+        for exported in batch:
+            finding = exported.finding
             fields = public_fields(finding) | {
-                "rule": one.rule or finding.pattern_secret_type or "unknown",
-                "commit": one.commit,
+                "rule": exported.rule or finding.pattern_secret_type or "unknown",
+                "commit": exported.commit,
             }
             index, _ = self._rules.setdefault(fields["rule"], (len(self._rules), sarif.rule_of(fields)))
             result = sarif.result_of(fields, index, level=_LEVEL.get(finding.validation_status, "warning"))
             result["partialFingerprints"] = {sarif.FINDING: str(finding.id)}
-            result["properties"] = {name: fields[name] for name in _KEPT}
+            result["properties"] = {name: fields[name] for name in _PROPERTIES}
             if finding.suppressed_at is not None or finding.status in _CLOSED:
                 kind = {"kind": "external", "status": "accepted"}
                 result["suppressions"] = [
@@ -193,20 +201,23 @@ class _Sarif:
             yield result
 
 
-_KEPT = (
-    *(
-        "status",
-        "validation_status",
-        "validation_confidence",
-        "source_type",
-        "source_visibility",
-        "source_url",
-        "repo_full_name",
-    ),
-    *("commit", "first_seen_at", "last_seen_at", "seen_count", "suppressed_at", "resolved_at"),
+_PROPERTIES = (
+    "status",
+    "validation_status",
+    "validation_confidence",
+    "source_type",
+    "source_visibility",
+    "source_url",
+    "repo_full_name",
+    "commit",
+    "first_seen_at",
+    "last_seen_at",
+    "seen_count",
+    "suppressed_at",
+    "resolved_at",
 )
-_WRITERS: dict[ExportFormat, Callable[[str], _Lines | _Csv | _Sarif]] = {
-    ExportFormat.JSONL: _Lines,
-    ExportFormat.CSV: _Csv,
-    ExportFormat.SARIF: _Sarif,
+_WRITERS: dict[ExportFormat, Callable[[str], _JsonlWriter | _CsvWriter | _SarifWriter]] = {
+    ExportFormat.JSONL: _JsonlWriter,
+    ExportFormat.CSV: _CsvWriter,
+    ExportFormat.SARIF: _SarifWriter,
 }

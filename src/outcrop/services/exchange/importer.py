@@ -1,157 +1,53 @@
-"""Filling an account from a file: findings in the API's own shape, or made so, in one transaction, in bounded memory."""
+"""Import findings from a file into an account, in one transaction and in bounded memory.
+
+1. A thread parses the records of the file and encrypts their credentials (`_RecordBuilder`).
+2. Batches are matched with the stored findings (`_match_stored`) and written.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
-from typing import Annotated, Any, BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictStr,
-    ValidationError,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import ValidationError
 
 from outcrop.domain.account import Account
-from outcrop.domain.finding import (
-    NOTE_LENGTH,
-    Confidence,
-    Finding,
-    Resolution,
-    SourceType,
-    Status,
-    Validation,
-    Visibility,
-    cut_note,
-)
-from outcrop.domain.ids import parse_id
+from outcrop.domain.finding import Finding, Resolution, Status, cut_note
 from outcrop.domain.place import identity, source_of
 from outcrop.domain.secret import MASK, Secret, is_masked, is_password
-from outcrop.services.exchange.formats import ImportFormat, RecordError, records
-from outcrop.services.exchange.formats import Record as Given
+from outcrop.services.exchange.formats import FileRecord, ImportFormat, RecordError, read_records
+from outcrop.services.exchange.import_schema import ImportedEvidence, ImportedFinding
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, table
 from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.keyring import Keyring
 
-_BATCH = 5_000
-_SORTED_IN = (
-    40_000  # lines after which the search index is brought up to date: about 64 MB of its waiting list
-)
-_INT4 = 2**31 - 1
-_DEEPEST = 32  # far more than anybody writes, and far less than what writes JSON can follow
-
-
-def _no_nul(text: str) -> str:
-    if "\0" in text:
-        raise PydanticCustomError("string_nul", "contains a NUL character")
-    return text
-
-
-def _time(value: object) -> datetime:
-    """Read ISO 8601; without an offset it is UTC; fractions of a second are dropped."""
-    if isinstance(value, str):
-        try:
-            moment = datetime.fromisoformat(value)
-            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-            return moment.replace(microsecond=0)
-        except (ValueError, OverflowError):
-            pass
-    raise PydanticCustomError("datetime_parsing", "should be a time in ISO 8601")
-
-
-def _id(value: object) -> UUID:
-    if isinstance(value, str) and (id_ := parse_id(value)) is not None:
-        return id_
-    raise PydanticCustomError("uuid_parsing", "should be a UUID in its 36-character form")
-
-
-def _shallow(value: object) -> object:
-    if not _fits(value, _DEEPEST):
-        raise PydanticCustomError("too_deep", "is nested more than {deepest} deep", {"deepest": _DEEPEST})
-    return value
-
-
-def _fits(value: object, levels: int) -> bool:
-    """Tell whether a value has at most so many levels; never goes deeper itself."""
-    if not isinstance(value, dict | list):
-        return True
-    return levels > 0 and all(
-        _fits(item, levels - 1) for item in (value.values() if isinstance(value, dict) else value)
-    )
-
-
-Time = Annotated[datetime, BeforeValidator(_time)]
-Label = Annotated[StrictStr, Field(min_length=1, max_length=200), AfterValidator(_no_nul)]
-Line = Annotated[StrictStr, Field(max_length=8192), AfterValidator(_no_nul)]
-Name = Annotated[StrictStr, Field(max_length=512), AfterValidator(_no_nul)]
-
-
-class _Shape(BaseModel):
-    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
-
-
-class _Pattern(_Shape):
-    name: Name = "Imported credential"
-    secret_type: Name = "unknown"  # noqa: S105
-
-
-class _Detail(BaseModel):
-    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
-    enabled_services: Annotated[list[Label], Field(max_length=200)] = []
-
-
-class _Evidence(_Shape):
-    auto_resolved: StrictBool = False
-    resolved_by: Name | None = None
-
-
-class ImportedFinding(_Shape):
-    """One line. Everything has a default; `secret` is the raw credential, which goes no further than this process."""
-
-    id: Annotated[UUID, BeforeValidator(_id)] | None = None
-    secret: Annotated[StrictStr, Field(min_length=1, max_length=65_536)] | None = Field(None, repr=False)
-    status: Status = Status.ACTIVE
-    validation_status: Validation = Validation.UNVALIDATED
-    validation_confidence: Confidence = Confidence.LOW
-    validation_detail: Annotated[_Detail, BeforeValidator(_shallow)] = _Detail()
-    composite_score: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False, strict=True)] = 0.0
-    source_type: SourceType = SourceType.REPO
-    source_visibility: Visibility = Visibility.UNKNOWN
-    source_url: Line | None = None
-    repo_full_name: Name | None = None
-    file_path: Line | None = None
-    line_number: Annotated[int, Field(ge=0, le=_INT4, strict=True)] | None = None
-    matched_text: Name | None = None
-    pattern: _Pattern = _Pattern()
-    first_seen_at: Time | None = None
-    last_seen_at: Time | None = None
-    seen_count: Annotated[int, Field(ge=0, le=_INT4, strict=True)] = 1
-    resolved_at: Time | None = None
-    resolution_note: Annotated[StrictStr, Field(max_length=NOTE_LENGTH), AfterValidator(_no_nul)] | None = (
-        None
-    )
-    resolution_evidence: _Evidence | None = None
-    suppressed_at: Time | None = None
-    current_line: Annotated[int, Field(ge=0, le=_INT4, strict=True)] | None = None
-    allowed_in_source: StrictBool = False
+_BATCH_SIZE = 5_000  # findings that are written with one statement
+_FLUSH_INDEX_EVERY = 40_000  # findings; the pending list of the search index then has about 64 MB
+_PROGRESS_EVERY = 1_000  # records
 
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
+    """The numbers of imported, new and updated findings."""
+
     lines: int
     new: int
     updated: int
+
+
+@dataclass(frozen=True, slots=True)
+class _ImportRecord:
+    """The row of an imported finding, and its position in the file for error messages."""
+
+    where: str
+    has_id: bool  # whether the file names the finding's id
+    record: FindingRecord
 
 
 async def import_findings(
@@ -166,84 +62,93 @@ async def import_findings(
     progress: Callable[[int], None],
     format_: ImportFormat = ImportFormat.OUTCROP,
 ) -> ImportSummary:
-    """Write every line, or none. The same id again updates; `progress` is told how many bytes have been read."""
-    format_, given = records(file, format_)
-    read = _Reader(
-        keys,
-        account.id,
-        now,
-        keep_secrets=keep_secrets,
-        source=None if format_ is ImportFormat.OUTCROP else format_.value,
-    )
-    batches = _in_batches(read.records(given, progress))
+    """Import all findings of a file, or none if one is invalid. A finding whose id is stored is updated.
+
+    `progress` gets the number of bytes read so far.
+    """
+    format_, file_records = read_records(file, format_)
+    default_source = None if format_ is ImportFormat.OUTCROP else format_.value
+    builder = _RecordBuilder(keys, account.id, now, keep_secrets=keep_secrets, default_source=default_source)
+    batches = _split_batches(builder.build_all(file_records, progress))
     lines = new = 0
     async with bulk.open_bulk_import(db):
         loop = asyncio.get_running_loop()
         batch = await loop.run_in_executor(None, next, batches, None)
         while batch:
-            following = loop.run_in_executor(None, next, batches, None)  # read on while the database writes
+            next_batch = loop.run_in_executor(None, next, batches, None)  # parsed while this one is written
             try:
                 lines += len(batch)
-                new += await bulk.upsert_batch(db, account.id, await _placed(db, keys, account.id, batch))
-                if lines % _SORTED_IN < _BATCH:
+                records = await _match_stored(db, keys, account.id, batch)
+                new += await bulk.upsert_batch(db, account.id, records)
+                if lines % _FLUSH_INDEX_EVERY < _BATCH_SIZE:
                     await bulk.flush_search_index(db)
             finally:
-                await asyncio.wait([following])
-            batch = following.result()
-        # What it tells of comes last: with its figures, in the same transaction.
+                await asyncio.wait([next_batch])
+            batch = next_batch.result()
+        # The audit line has the counts, so it is written last, in the same transaction.
         detail = {"lines": lines, "new": new, "updated": lines - new}
-        await audit.append(
-            db, account.id, audit.AuditLine(now, by, "findings.import", account.slug, detail=detail)
-        )
+        line = audit.AuditLine(now, by, "findings.import", account.slug, detail=detail)
+        await audit.append(db, account.id, line)
     return ImportSummary(lines, new, lines - new)
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbered:
-    where: str
-    id_given: bool
-    record: FindingRecord
-
-
-def _in_batches(records: Iterator[_Numbered]) -> Iterator[list[_Numbered]]:
-    while batch := list(islice(records, _BATCH)):
+def _split_batches(records: Iterator[_ImportRecord]) -> Iterator[list[_ImportRecord]]:
+    while batch := list(islice(records, _BATCH_SIZE)):
         yield batch
 
 
-async def _placed(
-    db: Connection, keys: Keyring, account_id: int, batch: list[_Numbered]
+# --- matching with stored findings
+
+
+async def _match_stored(
+    db: Connection, keys: Keyring, account_id: int, batch: list[_ImportRecord]
 ) -> list[FindingRecord]:
-    """Let one credential at one place be one finding: a line without an id finds the one that is there; the last line of an id wins."""
-    places = [n.record.identity for n in batch if n.record.identity is not None]
-    at = await table.select_ids_by_identity(db, account_id, places) if places else {}
-    without = [n.record.finding.id for n in batch if n.record.fingerprint is None and n.id_given]
-    boxes = await table.select_secret_boxes(db, account_id, without) if without else {}
+    """Return the rows to write, one per finding.
+
+    A record without an id updates the finding of the same credential at the same place, if there is one. Of
+    several records with the same id the last one counts.
+    """
+    identities = [entry.record.identity for entry in batch if entry.record.identity is not None]
+    ids = await table.select_ids_by_identity(db, account_id, identities) if identities else {}
+    without_secret = [
+        entry.record.finding.id for entry in batch if entry.record.fingerprint is None and entry.has_id
+    ]
+    boxes = await table.select_secret_boxes(db, account_id, without_secret) if without_secret else {}
     records: dict[UUID, FindingRecord] = {}
-    for numbered in batch:
-        record = numbered.record
-        if record.identity is not None:
-            there = at.setdefault(record.identity, record.finding.id)
-            if there != record.finding.id:
-                if numbered.id_given:
-                    raise RecordError(
-                        numbered.where, f"the same credential at the same place is finding {there} already"
-                    )
-                record = replace(record, finding=replace(record.finding, id=there), secret_box=None)
+    for entry in batch:
+        record = _use_stored_id(entry, ids)
         id_ = record.finding.id
         if id_ in records:
-            record = _merged(records[id_], record)
+            record = _merge(records[id_], record)
         box = record.secret_box or boxes.get(id_)
-        if (
-            numbered.record.fingerprint is None and box is not None
-        ):  # what is known of the credential masks what is new
+        if entry.record.fingerprint is None and box is not None:
+            # The record has no credential, but a stored one of this finding must not appear in its texts.
             secret = keys.open(box, account_id, id_, mask_all=is_password(record.finding.pattern_secret_type))
-            record = replace(record, finding=_masked_finding(record.finding, secret.masked_within))
+            record = replace(record, finding=_mask_finding(record.finding, secret.masked_within))
         records[id_] = record
     return list(records.values())
 
 
-def _merged(earlier: FindingRecord, later: FindingRecord) -> FindingRecord:
-    """Give the later of two lines with one id; it does not take away what only the earlier one has."""
+def _use_stored_id(entry: _ImportRecord, ids: dict[bytes, UUID]) -> FindingRecord:
+    """Return the record with the id of the finding at the same place; `ids` maps identities to ids.
+
+    A record at a new place is added to `ids`. Raise RecordError if the file names another id for the place.
+    """
+    record = entry.record
+    if record.identity is None:
+        return record
+    stored_id = ids.setdefault(record.identity, record.finding.id)
+    if stored_id == record.finding.id:
+        return record
+    if entry.has_id:
+        raise RecordError(
+            entry.where, f"the same credential at the same place is finding {stored_id} already"
+        )
+    return replace(record, finding=replace(record.finding, id=stored_id), secret_box=None)
+
+
+def _merge(earlier: FindingRecord, later: FindingRecord) -> FindingRecord:
+    """Return the later of two records with the same id, with the earlier one's values where it has none."""
     finding = later.finding
     if later.keep_first_seen:
         finding = replace(finding, first_seen_at=earlier.finding.first_seen_at)
@@ -259,42 +164,38 @@ def _merged(earlier: FindingRecord, later: FindingRecord) -> FindingRecord:
     )
 
 
-def _masked_finding(finding: Finding, masked: Callable[[str], str]) -> Finding:
-    """Mask a credential in every field it can stand in; a repository's name is left alone, it is how the source is found."""
-    return replace(
-        finding,
-        validation_detail=_masked_values(finding.validation_detail, masked),
-        source_url=_masked(finding.source_url, masked),
-        file_path=_masked(finding.file_path, masked),
-        pattern_name=masked(finding.pattern_name),
-        resolution_note=cut_note(_masked(finding.resolution_note, masked)),
-    )
+# --- building records
 
 
-class _Reader:
-    """Turns lines into records; runs in a thread beside the database."""
+class _RecordBuilder:
+    """Builds the rows of imported findings. Runs in a thread, while the database writes."""
 
     def __init__(
-        self, keys: Keyring, account_id: int, now: datetime, *, keep_secrets: bool, source: str | None
+        self, keys: Keyring, account_id: int, now: datetime, *, keep_secrets: bool, default_source: str | None
     ) -> None:
         self.keys = keys
         self.account_id = account_id
         self.now = now
         self.keep_secrets = keep_secrets
-        self.source = source  # of findings that name none: the same report again is then the same findings
+        # For findings without a source, so that importing the same report again updates the same findings.
+        self.default_source = default_source
 
-    def records(self, given: Iterable[Given], progress: Callable[[int], None]) -> Iterator[_Numbered]:
-        read = 0
-        for number, (where, record, read) in enumerate(given, 1):
-            if number % 1000 == 0:
-                progress(read)
-            imported = _parse(where, record)
-            yield _Numbered(where, imported.id is not None, self._record(where, imported))
-        progress(read)
+    def build_all(
+        self, file_records: Iterable[FileRecord], progress: Callable[[int], None]
+    ) -> Iterator[_ImportRecord]:
+        """Yield the row of each record; report the bytes read now and then, and at the end."""
+        bytes_read = 0
+        for number, (where, fields, bytes_read) in enumerate(file_records, 1):
+            if number % _PROGRESS_EVERY == 0:
+                progress(bytes_read)
+            imported = _validate(where, fields)
+            yield _ImportRecord(where, imported.id is not None, self._build(where, imported))
+        progress(bytes_read)
 
-    def _record(self, where: str, imported: ImportedFinding) -> FindingRecord:
+    def _build(self, where: str, imported: ImportedFinding) -> FindingRecord:
+        """Return the row of a finding, its credential encrypted, fingerprinted and masked in all texts."""
         finding_id = imported.id or uuid4()
-        finding = self._finding(imported, finding_id)
+        finding = self._build_finding(imported, finding_id)
         record = FindingRecord(
             finding,
             keep_first_seen=imported.first_seen_at is None,
@@ -307,26 +208,29 @@ class _Reader:
                 )
             return record
         secret = Secret(imported.secret, mask_all=is_password(imported.pattern.secret_type))
-        finding = replace(_masked_finding(finding, secret.masked_within), matched_text=secret.masked())
+        finding = replace(_mask_finding(finding, secret.masked_within), matched_text=secret.masked())
         fingerprint = self.keys.compute_fingerprint(secret)
-        source = source_of(imported.source_type, imported.repo_full_name, imported.source_url) or self.source
+        source = source_of(imported.source_type, imported.repo_full_name, imported.source_url)
+        source = source or self.default_source
         path = urlsplit(imported.source_url or "").path if imported.file_path is None else imported.file_path
         box = self.keys.seal(secret, self.account_id, finding_id) if self.keep_secrets else None
         place = None if source is None else identity(source, path, fingerprint)
         return replace(record, finding=finding, fingerprint=fingerprint, identity=place, secret_box=box)
 
-    def _finding(self, imported: ImportedFinding, finding_id: UUID) -> Finding:
-        first = imported.first_seen_at or imported.last_seen_at or self.now
-        last = imported.last_seen_at or first
-        resolved = imported.status is Status.RESOLVED
-        evidence = imported.resolution_evidence or _Evidence()
-        open_ = imported.status in {Status.ACTIVE, Status.STALE}
+    def _build_finding(self, imported: ImportedFinding, finding_id: UUID) -> Finding:
+        """Return the imported finding with defaults for missing times; the credential is not masked yet."""
+        first_seen = imported.first_seen_at or imported.last_seen_at or self.now
+        last_seen = imported.last_seen_at or first_seen
+        is_resolved = imported.status is Status.RESOLVED
+        is_open = imported.status in {Status.ACTIVE, Status.STALE}
+        evidence = imported.resolution_evidence or ImportedEvidence()
+        resolution = Resolution(evidence.auto_resolved, evidence.resolved_by) if is_resolved else None
         return Finding(
             id=finding_id,
             status=imported.status,
             validation_status=imported.validation_status,
             validation_confidence=imported.validation_confidence,
-            validation_detail=_masked_values(imported.validation_detail.model_dump(), str),
+            validation_detail=_mask_values(imported.validation_detail.model_dump(), str),
             composite_score=imported.composite_score,
             source_type=imported.source_type,
             source_visibility=imported.source_visibility,
@@ -337,37 +241,52 @@ class _Reader:
             matched_text=MASK if imported.matched_text is None else imported.matched_text,
             pattern_name=imported.pattern.name,
             pattern_secret_type=imported.pattern.secret_type,
-            first_seen_at=first,
-            last_seen_at=last,
+            first_seen_at=first_seen,
+            last_seen_at=last_seen,
             seen_count=imported.seen_count,
-            resolved_at=(imported.resolved_at or last) if resolved else None,
-            resolution_note=None if open_ else cut_note(imported.resolution_note),
-            resolution_evidence=Resolution(evidence.auto_resolved, evidence.resolved_by)
-            if resolved
-            else None,
+            resolved_at=(imported.resolved_at or last_seen) if is_resolved else None,
+            resolution_note=None if is_open else cut_note(imported.resolution_note),
+            resolution_evidence=resolution,
             suppressed_at=imported.suppressed_at,
             current_line=imported.current_line,
             allowed_in_source=imported.allowed_in_source,
         )
 
 
-def _parse(where: str, record: dict[str, Any]) -> ImportedFinding:
+def _validate(where: str, fields: dict[str, Any]) -> ImportedFinding:
+    """Return the validated fields of a record; raise RecordError with the first problem, not its value."""
     try:
-        return ImportedFinding.model_validate(record)
+        return ImportedFinding.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         raise RecordError(where, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-def _masked(text: str | None, masked: Callable[[str], str]) -> str | None:
-    return None if text is None else masked(text)
+def _mask_finding(finding: Finding, mask: Callable[[str], str]) -> Finding:
+    """Apply `mask` to all texts that may contain the credential, except the repository's name.
+
+    The name identifies the source.
+    """
+    return replace(
+        finding,
+        validation_detail=_mask_values(finding.validation_detail, mask),
+        source_url=_mask_optional(finding.source_url, mask),
+        file_path=_mask_optional(finding.file_path, mask),
+        pattern_name=mask(finding.pattern_name),
+        resolution_note=cut_note(_mask_optional(finding.resolution_note, mask)),
+    )
 
 
-def _masked_values(value: Any, masked: Callable[[str], str]) -> Any:
+def _mask_optional(text: str | None, mask: Callable[[str], str]) -> str | None:
+    return None if text is None else mask(text)
+
+
+def _mask_values(value: Any, mask: Callable[[str], str]) -> Any:
+    """Apply `mask` to all strings in a JSON value, and replace NUL, which PostgreSQL cannot store."""
     if isinstance(value, str):
-        return masked(value).replace("\0", "\ufffd")  # PostgreSQL's text has no NUL
+        return mask(value).replace("\0", "\ufffd")
     if isinstance(value, list):
-        return [_masked_values(item, masked) for item in value]
+        return [_mask_values(item, mask) for item in value]
     if isinstance(value, dict):
-        return {_masked_values(key, masked): _masked_values(item, masked) for key, item in value.items()}
+        return {_mask_values(key, mask): _mask_values(item, mask) for key, item in value.items()}
     return value

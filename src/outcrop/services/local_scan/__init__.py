@@ -1,4 +1,4 @@
-"""`outcrop scan` without an account."""
+"""Scan targets without an account or a database: `outcrop scan`."""
 
 from outcrop.services.local_scan.findings import LocalFinding, with_verdict
 from outcrop.services.local_scan.options import ScanOptions

@@ -1,4 +1,7 @@
-"""What was found, numbered, ordered and describe_findings: the same input gives the same findings with the same ids, on any machine."""
+"""Describe the hits of a local scan as findings.
+
+The same input gives the same findings, with the same ids and in the same order, on every machine.
+"""
 
 import hashlib
 import os
@@ -20,16 +23,16 @@ from outcrop.sources.located import LocatedHit, printable_path
 if TYPE_CHECKING:
     from outcrop.validation.verdict import Verdict
 
-_NAMESPACE = uuid.UUID("6f3b1f0e-6f0a-5d0c-9c55-0c1d3f0f7a11")
+_NAMESPACE = uuid.UUID("6f3b1f0e-6f0a-5d0c-9c55-0c1d3f0f7a11")  # of the findings' ids
 
 
 class LocalFinding(NamedTuple):
-    """A finding of a local scan; `fields` is what is shown, the credential and what it was found with stand apart from it."""
+    """A finding of a local scan. `fields` are printed; they contain no credential."""
 
     fields: dict[str, Any]
     hit: Hit
-    evidence: Evidence
-    path: str | None = None  # as the file system or git has it, where `file_path` must stay on one line
+    evidence: Evidence  # the inputs of its score
+    path: str | None = None  # as the file system has it; `file_path` in the fields is always one line
 
     @property
     def secret(self) -> Secret:
@@ -41,101 +44,101 @@ class LocalFinding(NamedTuple):
 
 
 def describe_findings(
-    located: Iterable[LocatedHit], place: TargetInfo, known: Counter[str]
+    located: Iterable[LocatedHit], target: TargetInfo, baseline: Counter[str]
 ) -> Iterator[LocalFinding]:
-    """Number, order and describe what was found; allowed, ignored and known ones are left out.
+    """Yield the hits of a target as findings, in order of their places, without allowed and ignored ones.
 
-    Files of two targets can have the same path: what is known accounts for as many findings as it has, and those are taken off.
+    A hit whose fingerprint is in the baseline is skipped and subtracted from it: files of two targets can
+    have the same path, so the baseline may contain a fingerprint several times.
     """
-    kept = [
-        one
-        for one in located
-        if not one.hit.allowed and not (one.file_path and place.ignored(one.file_path)) and not _passes(one)
-    ]
-    kept.sort(key=_order)
-    spread = Counter(reveal(one.hit.secret) for one in kept)
-    prints = fingerprints(kept)
-    for one, fingerprint in zip(kept, prints, strict=True):
-        if known[fingerprint]:
-            known[fingerprint] -= 1
+    hits = sorted((hit for hit in located if _is_reported(hit, target)), key=_place)
+    place_counts = Counter(reveal(hit.hit.secret) for hit in hits)
+    for hit, fingerprint in zip(hits, compute_fingerprints(hits), strict=True):
+        if baseline[fingerprint]:
+            baseline[fingerprint] -= 1
         else:
-            evidence = _evidence(one, place, spread[reveal(one.hit.secret)])
-            path = one.hit.secret.masked_within(os.fsdecode(one.path)) if one.path else None
-            yield LocalFinding(_fields(one, fingerprint, place, evidence), one.hit, evidence, path)
+            evidence = _evidence(hit, target, place_counts[reveal(hit.hit.secret)])
+            path = hit.hit.secret.masked_within(os.fsdecode(hit.path)) if hit.path else None
+            yield LocalFinding(_fields(hit, fingerprint, target, evidence), hit.hit, evidence, path)
 
 
-def _passes(one: LocatedHit) -> bool:
-    return is_allowed_at(
-        one.hit.rule.allowlists,
-        one.hit.allowlist_numbers,
-        one.path or b"",
-        one.origin.commit if one.origin else "",
-    )
+def _is_reported(located: LocatedHit, target: TargetInfo) -> bool:
+    """Whether neither an allow mark, the ignore file nor the rule's allowlist excludes a hit."""
+    hit = located.hit
+    if hit.allowed or (located.file_path and target.is_ignored(located.file_path)):
+        return False
+    commit = located.origin.commit if located.origin else ""
+    return not is_allowed_at(hit.rule.allowlists, hit.allowlist_numbers, located.path or b"", commit)
 
 
-def _order(one: LocatedHit) -> tuple[bytes, int, int, str]:
-    return one.path or b"", one.hit.line, one.hit.column, one.hit.rule.id
+def _place(located: LocatedHit) -> tuple[bytes, int, int, str]:
+    return located.path or b"", located.hit.line, located.hit.column, located.hit.rule.id
 
 
-def fingerprints(located: list[LocatedHit]) -> list[str]:
-    """Name findings so that a moved line changes nothing and a guessed password is not confirmed.
+def compute_fingerprints(located: list[LocatedHit]) -> list[str]:
+    """Return a name for each hit: its path, 20 bits of its value's SHA-256, and a number.
 
-    The name is the path, 20 bits of the value's digest, and a counter for values that share those bits, in the
-    order of their whole digests, which does not depend on where they stand.
+    The number distinguishes values of a path that share these bits, in the order of their digests. So a moved
+    line changes no name, and a name does not confirm a guessed password.
     """
     digests = [
-        hashlib.sha256(reveal(one.hit.secret).encode("utf-8", "surrogateescape")).hexdigest()
-        for one in located
+        hashlib.sha256(reveal(hit.hit.secret).encode("utf-8", "surrogateescape")).hexdigest()
+        for hit in located
     ]
     names = [
-        f"{one.hit.secret.masked_within(printable_path(one.path or b''))}:{digest[:5]}"
-        for one, digest in zip(located, digests, strict=True)
+        f"{hit.hit.secret.masked_within(printable_path(hit.path or b''))}:{digest[:5]}"
+        for hit, digest in zip(located, digests, strict=True)
     ]
-    order = sorted(range(len(located)), key=lambda at: (names[at], digests[at]))
-    counted: dict[str, int] = {}
+    counts: dict[str, int] = {}
     numbers = [0] * len(located)
-    for at in order:
-        counted[names[at]] = counted.get(names[at], 0) + 1
-        numbers[at] = counted[names[at]]
+    for index in sorted(range(len(located)), key=lambda index: (names[index], digests[index])):
+        counts[names[index]] = counts.get(names[index], 0) + 1
+        numbers[index] = counts[names[index]]
     return [f"{name}:{number}" for name, number in zip(names, numbers, strict=True)]
 
 
-def _evidence(one: LocatedHit, place: TargetInfo, places: int) -> Evidence:
-    """Give what the score is made from while nobody has been asked."""
-    source_type = one.source_type or (
-        SourceType.GIST if place.gist else SourceType.REPO if one.at_tip else SourceType.COMMIT
-    )
-    path = None if one.path is None else one.hit.secret.masked_within(printable_path(one.path))
+def _evidence(located: LocatedHit, target: TargetInfo, places: int) -> Evidence:
+    """Return the score inputs of a hit that is not validated; `places` is how often its value occurs."""
+    git_type = SourceType.REPO if located.at_tip else SourceType.COMMIT
+    path = None if located.path is None else located.hit.secret.masked_within(printable_path(located.path))
     return Evidence(
-        Validation.UNVALIDATED, Confidence.LOW, one.hit.strength, one.hit.rule.impact, source_type, place.visibility,
-        path=path, placeholder=one.hit.placeholder, places=places,
-    )  # fmt: skip
-
-
-def _fields(one: LocatedHit, fingerprint: str, place: TargetInfo, evidence: Evidence) -> dict[str, Any]:
-    hit, origin = one.hit, one.origin
-    at = datetime.fromtimestamp(origin.at, UTC) if origin and origin.at is not None else None
-    url = one.url or (
-        place.url and line_address(place.url, origin.commit if origin else None, one.path, hit.line)
+        Validation.UNVALIDATED,
+        Confidence.LOW,
+        located.hit.strength,
+        located.hit.rule.impact,
+        located.source_type or (SourceType.GIST if target.gist else git_type),
+        target.visibility,
+        path=path,
+        placeholder=located.hit.placeholder,
+        places=places,
     )
-    made = score(evidence)
+
+
+def _fields(located: LocatedHit, fingerprint: str, target: TargetInfo, evidence: Evidence) -> dict[str, Any]:
+    """Return the fields of a finding as they are printed, with the credential masked."""
+    hit, origin = located.hit, located.origin
+    committed_at = datetime.fromtimestamp(origin.at, UTC) if origin and origin.at is not None else None
+    url = located.url or (
+        target.url and line_address(target.url, origin.commit if origin else None, located.path, hit.line)
+    )
+    scored = score(evidence)
     return {
-        "id": uuid.uuid5(_NAMESPACE, f"{printable_path(os.fsencode(place.source))}\0{fingerprint}"),
+        "id": uuid.uuid5(_NAMESPACE, f"{printable_path(os.fsencode(target.source))}\0{fingerprint}"),
         "status": Status.ACTIVE,
         "validation_status": evidence.validation,
         "validation_confidence": evidence.validation_confidence,
         "validation_detail": {"enabled_services": []},
-        "composite_score": made.total,
+        "composite_score": scored.total,
         "source_type": evidence.source_type,
         "source_visibility": evidence.visibility,
         "source_url": hit.secret.masked_within(url) if url else None,
-        "repo_full_name": place.full_name,
+        "repo_full_name": target.full_name,
         "file_path": evidence.path,
         "line_number": hit.line,
         "matched_text": hit.secret.masked(),
         "pattern": {"name": hit.rule.name, "secret_type": hit.rule.secret_type},
-        "first_seen_at": at,
-        "last_seen_at": at,
+        "first_seen_at": committed_at,
+        "last_seen_at": committed_at,
         "seen_count": 1,
         "resolved_at": None,
         "resolution_note": None,
@@ -145,20 +148,20 @@ def _fields(one: LocatedHit, fingerprint: str, place: TargetInfo, evidence: Evid
         "rule": hit.rule.id,
         "confidence": hit.confidence,
         "column": hit.column,
-        "current_line": one.current_line,
+        "current_line": located.current_line,
         "allowed_in_source": False,
         "commit": origin.commit if origin else None,
         "author": origin.author if origin else None,
-        "committed_at": at,
-        "unreachable": one.unreachable,
+        "committed_at": committed_at,
+        "unreachable": located.unreachable,
         "encoding": list(hit.encoding),
         "parts": {name: part.masked() for name, part in sorted(hit.companions.items())},
-        "score": made.parts,
+        "score": scored.parts,
     }
 
 
 def with_verdict(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:
-    """Give a finding with a verdict and the score that follows; no time is told, so that the same answers give the same bytes."""
+    """Return the finding with a verdict and a new score, without a time: equal answers give equal output."""
     evidence = finding.evidence._replace(
         validation=verdict.status,
         validation_confidence=verdict.confidence,
@@ -167,12 +170,12 @@ def with_verdict(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:
         test_mode=verdict.test_mode,
         canary=verdict.canary,
     )
-    made = score(evidence)
-    told = {
+    scored = score(evidence)
+    changed = {
         "validation_status": verdict.status,
         "validation_confidence": verdict.confidence,
         "validation_detail": {"enabled_services": list(verdict.services), "reason": verdict.reason},
-        "composite_score": made.total,
-        "score": made.parts,
+        "composite_score": scored.total,
+        "score": scored.parts,
     }
-    return finding._replace(fields=finding.fields | told, evidence=evidence)
+    return finding._replace(fields=finding.fields | changed, evidence=evidence)

@@ -1,4 +1,4 @@
-"""What a caller of the scan can choose, and what all findings of one target share."""
+"""Define the options of a local scan, and the fields that all findings of a target share."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -14,51 +14,53 @@ if TYPE_CHECKING:
     from outcrop.sources.remote import RemoteAccess
 
 IGNORE_FILE = ".outcropignore"
-TargetType = Literal["folder", "git", "stdin", "elsewhere"]
+_MAX_IGNORE_BYTES = 1 << 20
+TargetType = Literal["folder", "git", "stdin", "remote"]
 
 
 class ScanOptions(NamedTuple):
-    """What a caller of the scan can choose."""
+    """The options of a local scan."""
 
     ruleset: RuleSet
-    floor: Confidence = Confidence.MEDIUM
-    jobs: int = 1
-    cache: Path | None = None
-    work: Path = Path()
-    gitignore: bool = False
+    min_confidence: Confidence = Confidence.MEDIUM
+    jobs: int = 1  # processes
+    cache: Path | None = None  # the folder of the scan cache
+    work: Path = Path()  # the folder for temporary files
+    gitignore: bool = False  # whether files that git ignores are skipped
     staged: bool = False
-    since: str | None = None
-    type: TargetType | None = None
-    baseline: Sequence[str] = ()  # fingerprints, each as often as it was told
+    since: str | None = None  # a revision: scan the commits after it only
+    type: TargetType | None = None  # of local targets; None means that it is guessed
+    baseline: Sequence[str] = ()  # fingerprints of known findings, as often as each occurs
     stdin: IO[bytes] | None = None
-    kind: "TargetKind | None" = None  # of what stands elsewhere, where the guess would be wrong
+    kind: "TargetKind | None" = None  # of remote targets; None means that it is guessed
     web_host: str = "github.com"
-    reach: "RemoteAccess | None" = None  # how to get to what stands elsewhere
+    access: "RemoteAccess | None" = None  # None if remote targets are not allowed
 
 
-def nothing(_path: bytes) -> bool:
+def ignore_nothing(_path: bytes) -> bool:
+    """Return False: no path is ignored."""
     return False
 
 
 class TargetInfo(NamedTuple):
-    """What all findings of one target share."""
+    """The fields that all findings of a target share."""
 
     source: str
     url: str | None = None
     full_name: str | None = None
     visibility: Visibility = Visibility.UNKNOWN
     gist: bool = False
-    ignored: Callable[[bytes], bool] = (
-        nothing  # of a repository; a walk through a folder does not come to what is left out
+    is_ignored: Callable[[bytes], bool] = (
+        ignore_nothing  # for repositories; a folder's walk skips ignored files
     )
 
 
-def ignoring(file: Path) -> IgnorePatterns | None:
-    """Read a file of patterns in the syntax of .gitignore, where there is one."""
-    if not os.path.isfile(file):  # noqa: PTH113 - nor a pipe that would make us wait, nor what may not be looked at
+def read_ignore_file(file: Path) -> IgnorePatterns | None:
+    """Read a file of patterns in .gitignore syntax; None if it is not a regular, readable file."""
+    if not os.path.isfile(file):  # noqa: PTH113 - unlike Path.is_file, it never raises; a pipe would block
         return None
     try:
         with file.open("rb") as opened:
-            return IgnorePatterns(opened.read(1 << 20))
+            return IgnorePatterns(opened.read(_MAX_IGNORE_BYTES))
     except OSError:
         return None

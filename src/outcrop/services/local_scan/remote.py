@@ -1,4 +1,4 @@
-"""What an address, or a name at GitHub, stands for: one repository or site after the other. A scan of files loads none of it."""
+"""Scan the repositories or the site of a remote target. A scan of local files does not import this module."""
 
 from collections.abc import Iterator
 
@@ -7,53 +7,66 @@ from outcrop.domain.line import one_line
 from outcrop.domain.scan import Gap
 from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec, parse_target
 from outcrop.services.local_scan.options import ScanOptions, TargetInfo
-from outcrop.services.local_scan.repository import scan_remote
+from outcrop.services.local_scan.repository import scan_remote_repository
 from outcrop.sources.git.clone import Remote
 from outcrop.sources.located import ProgressCallback, ScanOutcome
-from outcrop.sources.remote import list_sources, scan_site
+from outcrop.sources.remote import RemoteAccess, list_sources, scan_site
 from outcrop.sources.resolve_target import ScanSource
 
 
 def scan_remote_target(
-    target: str, options: ScanOptions, progress: ProgressCallback, told: list[tuple[str, str]]
+    target: str, options: ScanOptions, progress: ProgressCallback, gaps: list[tuple[str, str]]
 ) -> Iterator[tuple[ScanOutcome, TargetInfo]]:
-    """Scan what an address, or a name at GitHub, stands for: one repository or site after the other."""
-    if options.reach is None:
-        raise OperatorError(f"{target}: only what is on this machine can be scanned here")
+    """Scan all sources of an address or a GitHub name; yield the outcome of each.
+
+    A source that cannot be scanned becomes a gap. If it is the only one, its error is raised.
+    """
+    if options.access is None:
+        raise OperatorError(f"{target}: only files on this machine can be scanned here")
     remote = Remote.parse(target) if target.startswith("https://") else None
-    kind, name = parse_target(remote.url if remote else target, options.kind, web_host=options.web_host)
-    gaps: list[Gap] = []
-    if remote and remote.login and kind is TargetKind.REPOSITORY:
-        found_here = [
-            ScanSource(
-                name, "git", remote.url, html_url=name.removesuffix(".git"), full_name=_full_name(name)
-            )
-        ]
-    else:
-        found_here = list_sources(TargetSpec(kind, name, options=dict(OPTIONS[kind])), options.reach, gaps)
-    told += [(one_line(gap.what), one_line(gap.why)) for gap in gaps]
-    for found in found_here:
-        place = TargetInfo(
-            found.source, found.html_url or found.url, found.full_name, found.visibility, found.gist
+    login = remote.login if remote else None
+    sources = _list_sources(target, remote, options, options.access, gaps)
+    for source in sources:
+        info = TargetInfo(
+            source.source, source.html_url or source.url, source.full_name, source.visibility, source.gist
         )
-        if found.kind == "site":
-            yield scan_site(found, options.reach, options.ruleset, options.floor, progress), place
+        if source.kind == "site":
+            access = options.access
+            yield scan_site(source, access, options.ruleset, options.min_confidence, progress), info
             continue
-        login = remote.login if remote else None
+        clone_url = options.access.clone_remote(source) if login is None else Remote(source.url, login)
         try:
-            yield scan_remote(
-                found,
-                options.reach.clone_remote(found) if login is None else Remote(found.url, login),
-                place,
-                options,
-                progress,
-            )
+            scanned = scan_remote_repository(source, clone_url, info, options, progress)
         except OperatorError as error:
-            if len(found_here) == 1:
+            if len(sources) == 1:
                 raise
-            told.append((one_line(found.full_name or found.url), one_line(error.message)))
+            gaps.append((one_line(source.full_name or source.url), one_line(error.message)))
+        else:
+            yield scanned
+
+
+def _list_sources(
+    target: str,
+    remote: Remote | None,
+    options: ScanOptions,
+    access: RemoteAccess,
+    gaps: list[tuple[str, str]],
+) -> list[ScanSource]:
+    """Return the sources of a target; append those that may not be scanned to `gaps`.
+
+    The address of a repository with a user name and password is cloned as it is, without the host's API.
+    """
+    kind, name = parse_target(remote.url if remote else target, options.kind, web_host=options.web_host)
+    if remote and remote.login and kind is TargetKind.REPOSITORY:
+        html_url = name.removesuffix(".git")
+        return [ScanSource(name, "git", remote.url, html_url=html_url, full_name=_full_name(name))]
+    skipped: list[Gap] = []
+    sources = list_sources(TargetSpec(kind, name, options=dict(OPTIONS[kind])), access, skipped)
+    gaps += [(one_line(gap.what), one_line(gap.why)) for gap in skipped]
+    return sources
 
 
 def _full_name(url: str) -> str | None:
+    """Return the last two parts of an address's path, OWNER/NAME; None if it has fewer."""
     parts = url.partition("://")[2].removesuffix("/").removesuffix(".git").split("/")[1:]
     return "/".join(parts[-2:]) if len(parts) >= 2 else None

@@ -1,4 +1,4 @@
-"""Repositories, on this machine and cloned from elsewhere. A scan of files loads none of it."""
+"""Scan local and cloned repositories. A scan of local files does not import this module."""
 
 import os
 from collections.abc import Callable
@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outcrop.domain.errors import OperatorError
-from outcrop.services.local_scan.options import IGNORE_FILE, ScanOptions, TargetInfo, ignoring, nothing
+from outcrop.services.local_scan.options import (
+    IGNORE_FILE,
+    ScanOptions,
+    TargetInfo,
+    ignore_nothing,
+    read_ignore_file,
+)
 from outcrop.sources.git import scan as git_scan
 from outcrop.sources.git.clone import COMMIT_REF, Remote, clone, fetch_commit
 from outcrop.sources.git.objects import read_file_at_head
@@ -20,56 +26,75 @@ if TYPE_CHECKING:
     from outcrop.sources.resolve_target import ScanSource
 
 
-def scan_git(target: str, options: ScanOptions, progress: ProgressCallback) -> tuple[ScanOutcome, TargetInfo]:
+def scan_local_repository(
+    target: str, options: ScanOptions, progress: ProgressCallback
+) -> tuple[ScanOutcome, TargetInfo]:
+    """Scan a repository on this machine: its staged changes, the commits after a revision, or its history."""
     git_folder = find_git_folder(Path(target))
     if git_folder is None:
         raise OperatorError(f"{printable_path(os.fsencode(target))}: is not a git repository")
     with work_folder(options.work) as work:
         repository = open_local(git_folder, work)
-        own = ignoring(Path(target) / IGNORE_FILE)
-        place = TargetInfo(
-            os.path.realpath(target),
-            ignored=own.ignores_path_or_parent if own else _ignoring_at_head(repository),
-        )
-        key = os.fsencode(os.path.realpath(git_folder))
-        run = git_scan.GitScan(
-            repository, options.ruleset, options.floor, options.jobs, progress, options.cache, key
+        patterns = read_ignore_file(Path(target) / IGNORE_FILE)
+        is_ignored = patterns.ignores_path_or_parent if patterns else _ignored_at_head(repository)
+        info = TargetInfo(os.path.realpath(target), is_ignored=is_ignored)
+        cache_key = os.fsencode(os.path.realpath(git_folder))
+        scan = git_scan.GitScan(
+            repository,
+            options.ruleset,
+            options.min_confidence,
+            options.jobs,
+            progress,
+            options.cache,
+            cache_key,
         )
         if options.staged:
-            return git_scan.scan_staged(run, git_folder, _index(Path(target), git_folder)), place
+            return git_scan.scan_staged(scan, git_folder, _find_index(Path(target), git_folder)), info
         if options.since:
-            return git_scan.scan_since(run, resolve_revision(repository, options.since)), place
-        return git_scan.scan_history(run), place
+            return git_scan.scan_since(scan, resolve_revision(repository, options.since)), info
+        return git_scan.scan_history(scan), info
 
 
-def _index(target: Path, git_folder: Path) -> Path:
-    """Give the index of the next commit: in a hook git names it, and of `commit -a` or `commit FILE` it is another than the usual one."""
-    named = Path(os.environ.get("GIT_INDEX_FILE") or git_folder / "index")
-    ours = os.path.realpath(named.parent) == os.path.realpath(git_folder) or os.path.realpath(
-        target
-    ) == os.path.realpath(".")
-    return named if ours and named.is_file() else git_folder / "index"
+def _find_index(target: Path, git_folder: Path) -> Path:
+    """Return the index file of the next commit.
+
+    In a hook, git names it in GIT_INDEX_FILE: `commit -a` and `commit FILE` use a temporary one. The variable
+    counts only if it belongs to this repository.
+    """
+    index = Path(os.environ.get("GIT_INDEX_FILE") or git_folder / "index")
+    is_in_git_folder = os.path.realpath(index.parent) == os.path.realpath(git_folder)
+    is_own = is_in_git_folder or os.path.realpath(target) == os.path.realpath(".")
+    return index if is_own and index.is_file() else git_folder / "index"
 
 
-def scan_remote(
-    found: "ScanSource", remote: Remote, place: TargetInfo, options: ScanOptions, progress: ProgressCallback
+def scan_remote_repository(
+    source: "ScanSource",
+    remote: Remote,
+    info: TargetInfo,
+    options: ScanOptions,
+    progress: ProgressCallback,
 ) -> tuple[ScanOutcome, TargetInfo]:
-    assert options.reach is not None  # noqa: S101 - asked before
+    """Clone a repository and scan it: one commit, the commits after a revision, or its history.
+
+    Return `info` with the ignore file of the cloned HEAD.
+    """
+    assert options.access is not None  # noqa: S101 - checked by the caller
     with work_folder(options.work) as work:
-        if found.commit:
-            repository = fetch_commit(remote, found.commit, work, options.reach.egress)
-            run = git_scan.GitScan(repository, options.ruleset, options.floor, options.jobs, progress)
-            return git_scan.scan_commit(run, repository.refs[COMMIT_REF]), place
-        repository = clone(remote, work, options.reach.egress)
-        run = git_scan.GitScan(repository, options.ruleset, options.floor, options.jobs, progress)
-        outcome = (
-            git_scan.scan_since(run, resolve_revision(repository, options.since))
-            if options.since
-            else git_scan.scan_history(run)
-        )
-        return outcome, place._replace(ignored=_ignoring_at_head(repository))
+        if source.commit:
+            repository = fetch_commit(remote, source.commit, work, options.access.egress)
+        else:
+            repository = clone(remote, work, options.access.egress)
+        scan = git_scan.GitScan(repository, options.ruleset, options.min_confidence, options.jobs, progress)
+        if source.commit:
+            return git_scan.scan_commit(scan, repository.refs[COMMIT_REF]), info
+        if options.since:
+            outcome = git_scan.scan_since(scan, resolve_revision(repository, options.since))
+        else:
+            outcome = git_scan.scan_history(scan)
+        return outcome, info._replace(is_ignored=_ignored_at_head(repository))
 
 
-def _ignoring_at_head(repository: Repository) -> Callable[[bytes], bool]:
+def _ignored_at_head(repository: Repository) -> Callable[[bytes], bool]:
+    """Return the predicate of the ignore file at HEAD; without such a file, nothing is ignored."""
     text = read_file_at_head(repository, IGNORE_FILE.encode())
-    return IgnorePatterns(text).ignores_path_or_parent if text else nothing
+    return IgnorePatterns(text).ignores_path_or_parent if text else ignore_nothing

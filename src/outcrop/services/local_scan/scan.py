@@ -1,4 +1,4 @@
-"""`outcrop scan` without an account: targets in, findings and gaps out, no database."""
+"""Scan targets and collect their findings and gaps, without a database."""
 
 import os
 from collections import Counter
@@ -15,8 +15,8 @@ from outcrop.services.local_scan.options import (
     ScanOptions,
     TargetInfo,
     TargetType,
-    ignoring,
-    nothing,
+    ignore_nothing,
+    read_ignore_file,
 )
 from outcrop.sources import files
 from outcrop.sources.git.repository import find_git_folder, has_missing_git_folder
@@ -32,71 +32,72 @@ from outcrop.sources.located import (
 
 @dataclass(slots=True)
 class ScanReport:
-    """What all targets gave."""
+    """The findings, gaps and counts of all targets."""
 
     findings: list[LocalFinding] = field(default_factory=list)
-    gaps: list[tuple[str, str]] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)  # targets that could not be read at all
+    gaps: list[tuple[str, str]] = field(default_factory=list)  # what was skipped, and the reason
+    failures: list[str] = field(default_factory=list)  # messages of targets that could not be read at all
     files: int = 0
     size: int = 0
     commits: int = 0
 
 
 def scan(targets: list[str], options: ScanOptions, progress: ProgressCallback) -> ScanReport:
-    """Scan targets one after the other. One that cannot be read at all is told in `failures`; the rest is still scanned."""
+    """Scan targets in order. A target that cannot be read at all is added to `failures`."""
     report = ScanReport()
-    known = Counter(options.baseline)
+    baseline = Counter(options.baseline)
     for target in targets:
         try:
-            for outcome, place in _scan_target(target, options, progress, report):
+            for outcome, info in _scan_target(target, options, progress, report.gaps):
                 report.gaps += outcome.gaps
                 report.files += outcome.files
                 report.size += outcome.size
                 report.commits += outcome.commits
-                report.findings += describe_findings(outcome.located, place, known)
+                report.findings += describe_findings(outcome.located, info, baseline)
         except OutcropError as error:
             report.failures.append(one_line(error.message))
-        except (
-            OSError
-        ) as error:  # a full disk, no more processes: what is true of this target need not be of the next
-            report.failures.append(_failed(target, error))
+        except OSError as error:  # such as a full disk, which need not affect the next target
+            report.failures.append(_os_error_message(target, error))
     return report
 
 
 def _scan_target(
-    target: str, options: ScanOptions, progress: ProgressCallback, report: ScanReport
+    target: str, options: ScanOptions, progress: ProgressCallback, gaps: list[tuple[str, str]]
 ) -> Iterator[tuple[ScanOutcome, TargetInfo]]:
-    if not target:  # a variable of a script that was not set: it would be the current folder
+    """Scan one target; yield the outcome of each of its sources. Skipped remote sources go to `gaps`."""
+    if not target:  # an unset variable in a script; Path("") would be the current folder
         raise OperatorError("a target has an empty name")
-    kind = "elsewhere" if _is_elsewhere(target) else options.type or _guess(target)
-    if kind == "stdin":
+    type_ = "remote" if _is_remote(target) else options.type or _guess_type(target)
+    if type_ == "stdin":
         yield _scan_stdin(options), TargetInfo("-")
-    elif kind == "git":
-        from outcrop.services.local_scan.repository import scan_git  # noqa: PLC0415 - a scan of files needs none of it
+    elif type_ == "git":
+        # Imported late, because a scan of files must start fast.
+        from outcrop.services.local_scan.repository import scan_local_repository  # noqa: PLC0415
 
-        yield scan_git(target, options, progress)
-    elif options.staged or (options.since and kind == "folder"):
+        yield scan_local_repository(target, options, progress)
+    elif options.staged or (options.since and type_ == "folder"):
         name = printable_path(os.fsencode(target))
         raise OperatorError(
             f"{name}: is not a git repository on this machine, so there is nothing staged and no history"
         )
-    elif kind == "elsewhere":
+    elif type_ == "remote":
         from outcrop.services.local_scan.remote import scan_remote_target  # noqa: PLC0415
 
-        yield from scan_remote_target(target, options, progress, report.gaps)
+        yield from scan_remote_target(target, options, progress, gaps)
     else:
         yield _scan_folder(target, options, progress)
 
 
-def _failed(target: str, error: OSError) -> str:
+def _os_error_message(target: str, error: OSError) -> str:
     return f"{printable_path(os.fsencode(target))}: {(error.strerror or 'cannot be read').lower()}"
 
 
-def _is_elsewhere(target: str) -> bool:
+def _is_remote(target: str) -> bool:
     return target.startswith(("https://", "http://", "github:", "gists:"))
 
 
-def _guess(target: str) -> TargetType:
+def _guess_type(target: str) -> TargetType:
+    """Return the type of a local target: standard input, a git repository, or a folder or file."""
     if target == "-":
         return "stdin"
     if "://" in target or target.startswith("git@"):
@@ -105,10 +106,11 @@ def _guess(target: str) -> TargetType:
         path = Path(target)
         return "git" if path.is_dir() and find_git_folder(path) else "folder"
     except OSError as error:  # a name that is too long
-        raise OperatorError(_failed(target, error)) from None
+        raise OperatorError(_os_error_message(target, error)) from None
 
 
 def _scan_stdin(options: ScanOptions) -> ScanOutcome:
+    """Scan standard input as one file, named `-`."""
     size = 0
 
     def read(count: int) -> bytes:
@@ -117,13 +119,13 @@ def _scan_stdin(options: ScanOptions) -> ScanOutcome:
         size += len(data)
         return data
 
-    found = scan_stream(options.ruleset, read, options.floor)
+    content = scan_stream(options.ruleset, read, options.min_confidence)
     outcome = ScanOutcome(
-        located=[LocatedHit(hit, member_path(b"-", inner)) for inner, hit in hits_at_path(found, b"-")],
+        located=[LocatedHit(hit, member_path(b"-", inner)) for inner, hit in hits_at_path(content, b"-")],
         files=1,
         size=size,
     )
-    for reason in found.gaps:
+    for reason in content.gaps:
         outcome.gap("-", reason)
     return outcome
 
@@ -131,27 +133,31 @@ def _scan_stdin(options: ScanOptions) -> ScanOutcome:
 def _scan_folder(
     target: str, options: ScanOptions, progress: ProgressCallback
 ) -> tuple[ScanOutcome, TargetInfo]:
+    """Scan a file, or the files of a folder that its ignore file does not exclude."""
     path = Path(target)
     try:
         path.stat()
     except OSError as error:
-        raise OperatorError(_failed(target, error)) from None
-    own = ignoring(path / IGNORE_FILE) if path.is_dir() else None
-    work = files.FolderScan(
+        raise OperatorError(_os_error_message(target, error)) from None
+    patterns = read_ignore_file(path / IGNORE_FILE) if path.is_dir() else None
+    folder = files.FolderScan(
         path,
         options.ruleset,
-        options.floor,
+        options.min_confidence,
         options.jobs,
-        own.ignores if own else nothing,
+        patterns.ignores if patterns else ignore_nothing,
         gitignore=options.gitignore,
     )
-    outcome = files.scan_folder(work, progress)
+    outcome = files.scan_folder(folder, progress)
     if has_missing_git_folder(path):
-        outcome.gap(".git", "names a git folder that is not there: files are read, their history is not")
+        outcome.gap(
+            ".git", "names a git folder that does not exist: the files are scanned, not their history"
+        )
     return outcome, TargetInfo(os.path.realpath(path))
 
 
 def _without_user(url: str) -> str:
+    """Return a URL without user name and password."""
     scheme, separator, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"

@@ -1,4 +1,4 @@
-"""What other scanners write: which format a file has, and its records in the shape of our own lines."""
+"""Read the reports of other scanners: detect a file's format and translate its records to our own fields."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -9,12 +9,16 @@ import orjson
 
 from outcrop.domain.errors import BadInputError
 from outcrop.services.exchange.formats import gitleaks, kingfisher, sarif, trufflehog
-from outcrop.services.exchange.json_array import LONGEST, Path, elements
+from outcrop.services.exchange.json_array import MAX_ELEMENT_BYTES, JsonPath, read_elements
 
-_HEAD = 64 * 1024
+_HEAD_BYTES = 64 * 1024  # read to detect the format
+_BOM = b"\xef\xbb\xbf"  # UTF-8 byte order mark
+_OTHER_KINGFISHER_RECORDS = {"access_map", "audit"}  # keys of records that are not findings
 
 
 class ImportFormat(StrEnum):
+    """The formats of imported files."""
+
     AUTO = "auto"
     OUTCROP = "outcrop"
     GITLEAKS = "gitleaks"
@@ -24,71 +28,73 @@ class ImportFormat(StrEnum):
 
 
 class RecordError(BadInputError):
-    """A record that cannot be used; the message names it and never repeats its content."""
+    """A record is invalid. The message has its position and never its content."""
 
     def __init__(self, where: str, message: str) -> None:
         super().__init__(f"{where}: {message}")
 
 
-Record = tuple[str, dict[str, Any], int]  # where it stands, what it says, and how far the file has been read
-_FINDING_OF: dict[ImportFormat, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
-    ImportFormat.GITLEAKS: gitleaks.finding_of,
-    ImportFormat.TRUFFLEHOG: trufflehog.finding_of,
-    ImportFormat.KINGFISHER: kingfisher.finding_of,
-    ImportFormat.SARIF: sarif.finding_of,
+FileRecord = tuple[str, dict[str, Any], int]  # position such as "line 3", fields, bytes read so far
+_TRANSLATE: dict[ImportFormat, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
+    ImportFormat.GITLEAKS: gitleaks.translate,
+    ImportFormat.TRUFFLEHOG: trufflehog.translate,
+    ImportFormat.KINGFISHER: kingfisher.translate,
+    ImportFormat.SARIF: sarif.translate,
 }
-_PATHS: dict[ImportFormat, Path] = {
+_PATHS: dict[ImportFormat, JsonPath] = {
     ImportFormat.GITLEAKS: gitleaks.PATH,
     ImportFormat.KINGFISHER: kingfisher.PATH,
     ImportFormat.SARIF: sarif.PATH,
 }
 
 
-def records(file: BinaryIO, format_: ImportFormat) -> tuple[ImportFormat, Iterator[Record]]:
-    """Give the format of a file, found out where it is not given, and its findings in the shape of our own lines."""
-    file, head = _ahead(file)
+def read_records(file: BinaryIO, format_: ImportFormat) -> tuple[ImportFormat, Iterator[FileRecord]]:
+    """Return a file's format, detected if it is AUTO, and its findings as records with our own fields."""
+    file, head = _peek(file)
     if format_ is ImportFormat.AUTO:
-        format_ = _format_of(head)
-    by_line = format_ in {ImportFormat.OUTCROP, ImportFormat.TRUFFLEHOG} or (
+        format_ = _detect_format(head)
+    has_lines = format_ in {ImportFormat.OUTCROP, ImportFormat.TRUFFLEHOG} or (
         format_ is ImportFormat.KINGFISHER and "finding" in _keys(head.partition(b"\n")[0])
     )
-    given = _lines(file) if by_line else _elements(file, _PATHS[format_])
-    return format_, given if format_ is ImportFormat.OUTCROP else _translated(given, format_)
+    records = _read_lines(file) if has_lines else _read_array(file, _PATHS[format_])
+    return format_, records if format_ is ImportFormat.OUTCROP else _translate(records, format_)
 
 
-def _translated(given: Iterator[Record], format_: ImportFormat) -> Iterator[Record]:
-    for where, record, read in given:
-        finding = _FINDING_OF[format_](record)
+def _translate(records: Iterator[FileRecord], format_: ImportFormat) -> Iterator[FileRecord]:
+    """Yield the findings among the records, translated; skip log records; raise RecordError for others."""
+    for where, record, bytes_read in records:
+        finding = _TRANSLATE[format_](record)
         if finding is not None:
-            yield where, finding, read
-        elif not (format_ is ImportFormat.TRUFFLEHOG and trufflehog.is_log(record)) and not record.keys() & {
-            "access_map",
-            "audit",
-        }:
-            raise RecordError(where, f"is no finding of {format_}")
+            yield where, finding, bytes_read
+            continue
+        is_log = format_ is ImportFormat.TRUFFLEHOG and trufflehog.is_log(record)
+        if not is_log and not record.keys() & _OTHER_KINGFISHER_RECORDS:
+            raise RecordError(where, f"is not a finding of {format_}")
 
 
-def _lines(file: BinaryIO) -> Iterator[Record]:
-    read = number = 0
-    while line := file.readline(LONGEST + 1):
+def _read_lines(file: BinaryIO) -> Iterator[FileRecord]:
+    """Yield the JSON object of each line that is not blank."""
+    bytes_read = number = 0
+    while line := file.readline(MAX_ELEMENT_BYTES + 1):
         number += 1
         where = f"line {number}"
-        if len(line) > LONGEST:
-            raise RecordError(where, f"is longer than {LONGEST} bytes")
-        read += len(line)
+        if len(line) > MAX_ELEMENT_BYTES:
+            raise RecordError(where, f"is longer than {MAX_ELEMENT_BYTES} bytes")
+        bytes_read += len(line)
         if number == 1:
-            line = line.removeprefix(b"\xef\xbb\xbf")
+            line = line.removeprefix(_BOM)
         if line.strip():
-            yield where, _parsed(where, line), read
+            yield where, _parse_object(where, line), bytes_read
 
 
-def _elements(file: BinaryIO, path: Path) -> Iterator[Record]:
-    for number, (element, read) in enumerate(elements(file, path), 1):
+def _read_array(file: BinaryIO, path: JsonPath) -> Iterator[FileRecord]:
+    """Yield the JSON objects of the array at a path."""
+    for number, (element, bytes_read) in enumerate(read_elements(file, path), 1):
         where = f"record {number}"
-        yield where, _parsed(where, element), read
+        yield where, _parse_object(where, element), bytes_read
 
 
-def _parsed(where: str, text: bytes) -> dict[str, Any]:
+def _parse_object(where: str, text: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -98,15 +104,16 @@ def _parsed(where: str, text: bytes) -> dict[str, Any]:
     return value
 
 
-# --- which format
+# --- detecting the format
 
 
-def _format_of(head: bytes) -> ImportFormat:
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+def _detect_format(head: bytes) -> ImportFormat:
+    """Detect a file's format from its beginning; raise BadInputError if that is not possible."""
+    text = head.removeprefix(_BOM).lstrip()
     if text.startswith(b"["):
         if b'"RuleID"' in text or text.rstrip() == b"[]":
             return ImportFormat.GITLEAKS
-        raise BadInputError("cannot tell the file's format: give it with --format")
+        raise BadInputError("cannot detect the file's format: specify it with --format")
     keys = _keys(text.partition(b"\n")[0])
     if keys & {"DetectorName", "SourceMetadata"} or keys >= {"level", "msg"}:
         return ImportFormat.TRUFFLEHOG
@@ -120,7 +127,7 @@ def _format_of(head: bytes) -> ImportFormat:
 
 
 def _keys(line: bytes) -> set[str]:
-    """Give the keys of the first line's object; none where it is no whole one."""
+    """Return the keys of a line's JSON object; none if the line is not a complete object."""
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -128,18 +135,20 @@ def _keys(line: bytes) -> set[str]:
     return set(value) if isinstance(value, dict) else set()
 
 
-def _ahead(file: BinaryIO) -> tuple[BinaryIO, bytes]:
-    """Look at a file's beginning without taking it away, though it be a pipe."""
+def _peek(file: BinaryIO) -> tuple[BinaryIO, bytes]:
+    """Return a file positioned at its beginning, and its first bytes; the file may be a pipe."""
     head = b""
-    while len(head) < _HEAD and (piece := file.read(_HEAD - len(head))):
+    while len(head) < _HEAD_BYTES and (piece := file.read(_HEAD_BYTES - len(head))):
         head += piece
     if file.seekable():
         file.seek(0)
         return file, head
-    return io.BufferedReader(_Chained(head, file), 1 << 20), head
+    return io.BufferedReader(_PrefixedFile(head, file), 1 << 20), head
 
 
-class _Chained(io.RawIOBase):
+class _PrefixedFile(io.RawIOBase):
+    """A file of some bytes followed by another file."""
+
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head = head
         self._rest = rest

@@ -1,28 +1,29 @@
-"""Reports of gitleaks: one JSON array, a finding each."""
+"""Translate reports of gitleaks: one JSON array of findings."""
 
 from typing import Any
 
 from outcrop.domain.secret import MASK
-from outcrop.services.exchange.formats.repository_name import repository_of
+from outcrop.services.exchange.formats.repository_name import parse_repository_name
 from outcrop.services.exchange.json_array import ITEM
 
 PATH = (ITEM,)
 
 
-def finding_of(record: dict[str, Any]) -> dict[str, Any] | None:
-    """Give a finding in the shape of our own lines; None where it is none."""
+def translate(record: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a record as our own fields; None if it is not a finding."""
     if not isinstance(record.get("RuleID"), str):
         return None
     secret = record.get("Secret")
-    hidden = not secret or secret == "REDACTED" or str(secret).endswith("...")  # noqa: S105 - as --redact writes it
+    # As `gitleaks --redact` writes it.
+    is_redacted = not secret or secret == "REDACTED" or str(secret).endswith("...")  # noqa: S105
     link = record.get("Link") or None
     return {
-        "secret": None if hidden else secret,
+        "secret": None if is_redacted else secret,
         "matched_text": MASK,
         "pattern": {"name": record.get("Description") or record["RuleID"], "secret_type": record["RuleID"]},
         "source_type": "commit" if record.get("Commit") else "repo",
         "source_url": link,
-        "repo_full_name": repository_of(link),
+        "repo_full_name": parse_repository_name(link),
         "file_path": record.get("File") or None,
         "line_number": record.get("StartLine"),
     }

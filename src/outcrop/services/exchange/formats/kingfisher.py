@@ -1,24 +1,24 @@
-"""Reports of Kingfisher: a JSON object with all findings, or one of them a line."""
+"""Translate reports of Kingfisher: a JSON object with all findings, or one finding per line."""
 
 from typing import Any
 
 from outcrop.domain.secret import MASK
-from outcrop.services.exchange.formats.repository_name import repository_of
+from outcrop.services.exchange.formats.repository_name import parse_repository_name
 from outcrop.services.exchange.json_array import ITEM
 
 PATH = ("findings", ITEM)
 _VALIDATION = {"active credential": "valid", "inactive credential": "invalid"}
 
 
-def finding_of(record: dict[str, Any]) -> dict[str, Any] | None:
-    """Give a finding in the shape of our own lines; None where it is none."""
-    rule, found = record.get("rule"), record.get("finding")
-    if not isinstance(rule, dict) or not isinstance(found, dict) or not isinstance(rule.get("id"), str):
+def translate(record: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a record as our own fields; None if it is not a finding."""
+    rule, finding = record.get("rule"), record.get("finding")
+    if not isinstance(rule, dict) or not isinstance(finding, dict) or not isinstance(rule.get("id"), str):
         return None
-    git = _dict(found, "git_metadata")
-    commit, file = _dict(git, "commit"), _dict(git, "file")
-    status = _VALIDATION.get(str(_dict(found, "validation").get("status")).lower(), "unvalidated")
-    snippet = found.get("snippet")
+    git = _get_dict(finding, "git_metadata")
+    commit, file = _get_dict(git, "commit"), _get_dict(git, "file")
+    status = _VALIDATION.get(str(_get_dict(finding, "validation").get("status")).lower(), "unvalidated")
+    snippet = finding.get("snippet")
     return {
         "secret": None if not snippet or "redacted" in str(snippet).lower() else snippet,
         "matched_text": MASK,
@@ -30,12 +30,13 @@ def finding_of(record: dict[str, Any]) -> dict[str, Any] | None:
         "validation_confidence": "low" if status == "unvalidated" else "high",
         "source_type": "commit" if commit else "repo",
         "source_url": file.get("url") or git.get("repository_url"),
-        "repo_full_name": repository_of(git.get("repository_url")),
-        "file_path": file.get("path") or found.get("path"),
-        "line_number": found.get("line"),
+        "repo_full_name": parse_repository_name(git.get("repository_url")),
+        "file_path": file.get("path") or finding.get("path"),
+        "line_number": finding.get("line"),
     }
 
 
-def _dict(outer: dict[str, Any], key: str) -> dict[str, Any]:
+def _get_dict(outer: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return the dict under a key; an empty one if the value is missing or not a dict."""
     inner = outer.get(key)
     return inner if isinstance(inner, dict) else {}

@@ -1,19 +1,18 @@
-"""Names of repositories as other tools give them: by an address."""
+"""Parse the names of repositories from the addresses in other tools' reports."""
 
 import re
 
 _ADDRESS = re.compile(r"(?:(?:https?|ssh|git)://(?:[^/@]+@)?[^/]+/|git@[^:/]+:)(?P<path>[^?#]+)")
 
 
-def repository_of(address: object) -> str | None:
-    """Give owner and name of the repository that an address names, or names a file of."""
+def parse_repository_name(address: object) -> str | None:
+    """Return OWNER/NAME from the address of a repository or of a file in one; None if there is none."""
     match = _ADDRESS.match(address) if isinstance(address, str) else None
     if match is None:
         return None
-    path = match["path"].partition("/-/")[
-        0
-    ]  # how GitLab marks where the name ends, which may have many parts there
+    # GitLab ends the name, which can have more than two parts, with "/-/".
+    path, gitlab_separator, _ = match["path"].partition("/-/")
     parts = [part for part in path.split("/") if part]
-    if path == match["path"]:
+    if not gitlab_separator:
         parts = parts[:2]
     return "/".join(parts).removesuffix(".git") if len(parts) >= 2 else None

@@ -1,4 +1,4 @@
-"""SARIF 2.1.0 of whichever tool: its results say where something is and by which rule, but not the credential itself."""
+"""Translate SARIF 2.1.0 of any tool. Its results have a place and a rule, but no credential."""
 
 from typing import Any
 from urllib.parse import unquote
@@ -8,32 +8,30 @@ from outcrop.domain.secret import MASK
 from outcrop.services.exchange.json_array import ITEM
 
 PATH = ("runs", ITEM, "results", ITEM)
-_IDS = UUID(
-    "4f5b8c7e-41f6-5d0f-9d3e-6e2f2b8a7c11"
-)  # any, but always the same: the same result is the same finding again
+# Namespace of the ids. It never changes, so that importing a result again updates the same finding.
+_NAMESPACE = UUID("4f5b8c7e-41f6-5d0f-9d3e-6e2f2b8a7c11")
 
 
-def finding_of(record: dict[str, Any]) -> dict[str, Any] | None:
-    """Give a finding in the shape of our own lines; None where it is none."""
+def translate(record: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a record as our own fields; None if it is not a finding."""
     if "message" not in record:
         return None
-    rule = record.get("ruleId") or _dict(record.get("rule")).get("id") or "unknown"
+    rule = record.get("ruleId") or _as_dict(record.get("rule")).get("id") or "unknown"
     locations = record.get("locations")
-    physical = _dict(
-        _dict(locations[0] if isinstance(locations, list) and locations else {}).get("physicalLocation")
-    )
-    uri = _dict(physical.get("artifactLocation")).get("uri")
-    region = _dict(physical.get("region"))
-    prints = sorted(
+    location = _as_dict(locations[0] if isinstance(locations, list) and locations else {})
+    physical = _as_dict(location.get("physicalLocation"))
+    uri = _as_dict(physical.get("artifactLocation")).get("uri")
+    region = _as_dict(physical.get("region"))
+    fingerprints = sorted(
         str(item)
         for name in ("fingerprints", "partialFingerprints")
-        for item in _dict(record.get(name)).items()
+        for item in _as_dict(record.get(name)).items()
     )
-    place = [str(rule), str(uri), str(region.get("startLine")), str(region.get("startColumn")), *prints]
+    place = [str(rule), str(uri), str(region.get("startLine")), str(region.get("startColumn")), *fingerprints]
     address = str(uri) if str(uri).startswith(("https://", "http://")) else None
     return {
-        "id": str(uuid5(_IDS, "\0".join(place))),
-        "matched_text": MASK,  # neither the message nor the snippet: both may hold the credential in the clear
+        "id": str(uuid5(_NAMESPACE, "\0".join(place))),
+        "matched_text": MASK,  # not the message or the snippet, which may contain the credential
         "pattern": {"name": str(rule), "secret_type": str(rule)},
         "source_url": address,
         "file_path": None if uri is None or address else unquote(str(uri)),
@@ -41,5 +39,6 @@ def finding_of(record: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def _as_dict(value: Any) -> dict[str, Any]:
+    """Return the value if it is a dict, else an empty one."""
     return value if isinstance(value, dict) else {}

@@ -1,48 +1,60 @@
-"""Output of `trufflehog --json`: one finding a line, with lines of its log between them."""
+"""Translate the output of `trufflehog --json`: one finding per line, mixed with log lines."""
 
 import re
 from typing import Any
 
 from outcrop.domain.secret import MASK
-from outcrop.services.exchange.formats.repository_name import repository_of
+from outcrop.services.exchange.formats.repository_name import parse_repository_name
 
 
-def finding_of(record: dict[str, Any]) -> dict[str, Any] | None:
-    """Give a finding in the shape of our own lines; None where it is none."""
+def translate(record: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a record as our own fields; None if it is not a finding."""
     name = record.get("DetectorName")
     if not isinstance(name, str):
         return None
-    place = _place(record)
-    repository = place.get("repository") or None
-    verified, failed = record.get("Verified") is True, bool(record.get("VerificationError"))
-    link = place.get("link") or None
-    gist = str(repository or link or "").startswith("https://gist.")
+    secret_type = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "unknown"
     return {
         "secret": record.get("Raw") or None,
         "matched_text": MASK,
-        "pattern": {
-            "name": name,
-            "secret_type": re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "unknown",
-        },
-        # Not verified may mean that it was not tried: that says nothing.
-        "validation_status": "valid" if verified else "error" if failed else "unvalidated",
-        "validation_confidence": "high" if verified else "low",
-        "source_type": "gist" if gist else "commit" if place.get("commit") else "repo",
-        "source_url": link or (repository if str(repository).startswith("http") else None),
-        "repo_full_name": repository_of(repository) or repository_of(link),
-        "file_path": place.get("file") or None,
-        "line_number": place.get("line") or None,
+        "pattern": {"name": name, "secret_type": secret_type},
+        **_validation(record),
+        **_place(_metadata(record)),
     }
 
 
 def is_log(record: dict[str, Any]) -> bool:
+    """Whether a record is a line of TruffleHog's log."""
     return "level" in record and "msg" in record
 
 
-def _place(record: dict[str, Any]) -> dict[str, Any]:
-    """Give where it stands: under a key that names the kind of source."""
+def _validation(record: dict[str, Any]) -> dict[str, Any]:
+    """Return status and confidence; an unverified credential may not have been checked at all."""
+    if record.get("Verified") is True:
+        return {"validation_status": "valid", "validation_confidence": "high"}
+    status = "error" if record.get("VerificationError") else "unvalidated"
+    return {"validation_status": status, "validation_confidence": "low"}
+
+
+def _place(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a finding's place."""
+    repository = metadata.get("repository") or None
+    link = metadata.get("link") or None
+    git_type = "commit" if metadata.get("commit") else "repo"
+    is_gist = str(repository or link or "").startswith("https://gist.")
+    repository_url = repository if str(repository).startswith("http") else None
+    return {
+        "source_type": "gist" if is_gist else git_type,
+        "source_url": link or repository_url,
+        "repo_full_name": parse_repository_name(repository) or parse_repository_name(link),
+        "file_path": metadata.get("file") or None,
+        "line_number": metadata.get("line") or None,
+    }
+
+
+def _metadata(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the source metadata, which is nested under the kind of the source."""
     try:
-        (place,) = record["SourceMetadata"]["Data"].values()
+        (metadata,) = record["SourceMetadata"]["Data"].values()
     except (KeyError, TypeError, ValueError, AttributeError):
         return {}
-    return place if isinstance(place, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}

@@ -1,0 +1,128 @@
+"""Define and validate the fields of an imported finding, in the shape of the API."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictStr,
+)
+from pydantic_core import PydanticCustomError
+
+from outcrop.domain.finding import NOTE_LENGTH, Confidence, SourceType, Status, Validation, Visibility
+from outcrop.domain.ids import parse_id
+
+_MAX_INT4 = 2**31 - 1  # the largest integer of the database columns
+_MAX_DEPTH = 32  # deeper JSON could exhaust the stack when it is written again
+
+
+def _check_nul(text: str) -> str:
+    """Return the text; raise if it contains a NUL character, which PostgreSQL cannot store."""
+    if "\0" in text:
+        raise PydanticCustomError("string_nul", "contains a NUL character")
+    return text
+
+
+def _parse_time(value: object) -> datetime:
+    """Parse an ISO 8601 time, in UTC if it has no offset; fractions of a second are dropped."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+            return moment.replace(microsecond=0)
+        except (ValueError, OverflowError):
+            pass
+    raise PydanticCustomError("datetime_parsing", "should be a time in ISO 8601")
+
+
+def _parse_uuid(value: object) -> UUID:
+    if isinstance(value, str) and (id_ := parse_id(value)) is not None:
+        return id_
+    raise PydanticCustomError("uuid_parsing", "should be a UUID in its 36-character form")
+
+
+def _check_depth(value: object) -> object:
+    """Return the JSON value; raise if it is nested deeper than _MAX_DEPTH."""
+    if not _has_depth(value, _MAX_DEPTH):
+        raise PydanticCustomError("too_deep", "is nested more than {deepest} deep", {"deepest": _MAX_DEPTH})
+    return value
+
+
+def _has_depth(value: object, levels: int) -> bool:
+    """Whether a JSON value is nested at most `levels` deep; deeper levels are not visited."""
+    if not isinstance(value, dict | list):
+        return True
+    return levels > 0 and all(
+        _has_depth(item, levels - 1) for item in (value.values() if isinstance(value, dict) else value)
+    )
+
+
+Timestamp = Annotated[datetime, BeforeValidator(_parse_time)]
+Label = Annotated[StrictStr, Field(min_length=1, max_length=200), AfterValidator(_check_nul)]
+Text = Annotated[StrictStr, Field(max_length=8192), AfterValidator(_check_nul)]
+Name = Annotated[StrictStr, Field(max_length=512), AfterValidator(_check_nul)]
+
+
+class _ImportModel(BaseModel):
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+
+
+class ImportedPattern(_ImportModel):
+    """The rule that found an imported finding."""
+
+    name: Name = "Imported credential"
+    secret_type: Name = "unknown"  # noqa: S105
+
+
+class ImportedDetail(BaseModel):
+    """The validation detail of an imported finding; fields that are not listed are kept."""
+
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+    enabled_services: Annotated[list[Label], Field(max_length=200)] = []
+
+
+class ImportedEvidence(_ImportModel):
+    """The resolution evidence of an imported finding."""
+
+    auto_resolved: StrictBool = False
+    resolved_by: Name | None = None
+
+
+class ImportedFinding(_ImportModel):
+    """One finding of an import file. Every field has a default.
+
+    `secret` is the raw credential. It is encrypted before it is stored.
+    """
+
+    id: Annotated[UUID, BeforeValidator(_parse_uuid)] | None = None
+    secret: Annotated[StrictStr, Field(min_length=1, max_length=65_536)] | None = Field(None, repr=False)
+    status: Status = Status.ACTIVE
+    validation_status: Validation = Validation.UNVALIDATED
+    validation_confidence: Confidence = Confidence.LOW
+    validation_detail: Annotated[ImportedDetail, BeforeValidator(_check_depth)] = ImportedDetail()
+    composite_score: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False, strict=True)] = 0.0
+    source_type: SourceType = SourceType.REPO
+    source_visibility: Visibility = Visibility.UNKNOWN
+    source_url: Text | None = None
+    repo_full_name: Name | None = None
+    file_path: Text | None = None
+    line_number: Annotated[int, Field(ge=0, le=_MAX_INT4, strict=True)] | None = None
+    matched_text: Name | None = None
+    pattern: ImportedPattern = ImportedPattern()
+    first_seen_at: Timestamp | None = None
+    last_seen_at: Timestamp | None = None
+    seen_count: Annotated[int, Field(ge=0, le=_MAX_INT4, strict=True)] = 1
+    resolved_at: Timestamp | None = None
+    resolution_note: (
+        Annotated[StrictStr, Field(max_length=NOTE_LENGTH), AfterValidator(_check_nul)] | None
+    ) = None
+    resolution_evidence: ImportedEvidence | None = None
+    suppressed_at: Timestamp | None = None
+    current_line: Annotated[int, Field(ge=0, le=_MAX_INT4, strict=True)] | None = None
+    allowed_in_source: StrictBool = False
