@@ -84,7 +84,7 @@ def test_a_name_that_is_taken_is_reported_over_the_list_and_stays_typed(
 
 
 @pytest.mark.parametrize(
-    ("form", "fields", "page", "told"),
+    ("form", "fields", "page", "reported"),
     [
         (
             "/findings/triage",
