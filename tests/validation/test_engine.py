@@ -307,9 +307,8 @@ def test_many_credentials_of_one_issuer_do_not_time_out_waiting_for_each_other(f
             validator, credentials, lambda index, verdict: verdicts.setdefault(index, verdict.status)
         )
 
-    run_with_validator(
-        fake_issuer.egress, work, requests_per_second=50, deadline=0.6
-    )  # all of them together take twice the deadline
+    # All of them together take twice the deadline.
+    run_with_validator(fake_issuer.egress, work, requests_per_second=50, deadline=0.6)
     assert verdicts == dict.fromkeys(range(60), Validation.VALID)
 
 

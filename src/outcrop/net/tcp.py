@@ -11,9 +11,7 @@ from asyncio import StreamReader, StreamWriter
 
 from outcrop.net.guard import Egress, EgressError, resolve
 
-_MAX_BUFFER = (
-    1 << 16
-)  # bytes of a server's data that are held unread; asyncio stops reading at twice this size
+_MAX_BUFFER = 1 << 16  # bytes that are held unread; asyncio stops reading at twice this size
 
 
 class TcpError(Exception):

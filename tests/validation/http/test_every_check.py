@@ -161,9 +161,8 @@ def test_a_meaningless_response_over_the_network_is_an_error(fake_issuer, run_ch
     assert statuses == dict.fromkeys(MEANINGLESS, "error") | {"dropped": "unreachable"}
 
 
-SAMPLE = dict(
-    list(CHECKS.items())[::24]
-)  # few enough that a busy machine completes the TLS handshakes in time
+# Few enough that a busy machine completes the TLS handshakes in time.
+SAMPLE = dict(list(CHECKS.items())[::24])
 
 
 def run_all_at_once(egress: Egress, deadline: float) -> dict[str, str]:

@@ -70,9 +70,8 @@ class _Partition:
 
     name: str
     region: str
-    global_hosts: Mapping[str, str] = field(
-        default_factory=dict
-    )  # of services without a region in their host
+    # Hosts of the services whose host has no region.
+    global_hosts: Mapping[str, str] = field(default_factory=dict)
     suffix: str = "amazonaws.com"
 
     def host_of(self, service: str) -> str:

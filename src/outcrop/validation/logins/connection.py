@@ -65,12 +65,8 @@ class LoginConnection:
 
 LoginProtocol = Callable[[LoginConnection, ServerLogin], Awaitable[Verdict]]
 T = TypeVar("T")
-_PROTOCOL_ERRORS = (
-    ProtocolError,
-    ValueError,
-    IndexError,
-    struct.error,
-)  # the last three: a message is too short
+# A message that is too short or malformed raises one of the last three.
+_PROTOCOL_ERRORS = (ProtocolError, ValueError, IndexError, struct.error)
 
 
 async def query_after_login(
