@@ -59,6 +59,7 @@ class Settings(BaseSettings):
     @field_validator("data_dir", "postgres_bin", "egress_ca_file", "rules")
     @classmethod
     def _make_absolute(cls, value: Path | None) -> Path | None:
+        """Expand `~` and make the path absolute."""
         return None if value is None else value.expanduser().absolute()
 
     @field_validator("base_url")

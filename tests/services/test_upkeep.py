@@ -16,7 +16,7 @@ from procrastinate.jobs import Job
 from structlog.testing import capture_logs
 
 from outcrop import worker
-from outcrop.domain.scan import COUNTERS, ScanStatus, Trigger
+from outcrop.domain.scan import COUNTERS, ScanStatus, SourceState, Trigger
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
 from outcrop.runtime import prepare_database
 from outcrop.services import accounts
@@ -35,7 +35,7 @@ from outcrop.settings import Settings
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store import db as database
 from outcrop.store.db import Connection
-from outcrop.store.runs import jobs, scans
+from outcrop.store.runs import jobs, scan_sources, scans
 from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line, make_scan
 
@@ -117,12 +117,12 @@ def start(backend: Backend, tenant: Tenant, *sources: str, **given: Any) -> UUID
             **given,
         )
         if sources:
-            await scans.finish_source(
-                db, tenant.account.id, run.id, plan.PLAN_SOURCE, state=scans.SourceState.DONE
+            await scan_sources.finish_source(
+                db, tenant.account.id, run.id, plan.PLAN_SOURCE, state=SourceState.DONE
             )
             await db.execute("DELETE FROM procrastinate_jobs WHERE args ->> 'scan_id' = %s", [str(run.id)])
             await scans.start_run(db, tenant.account.id, run.id, now=now())
-            await scans.add_sources(
+            await scan_sources.add_sources(
                 db, tenant.account.id, run.id, [(source, asdict(SOURCE)) for source in sources]
             )
             for source in sources if "foreground" not in given else ():
@@ -245,8 +245,8 @@ def test_being_told_to_stop_is_no_try(backend: Backend, tenant: Tenant) -> None:
     scan_id = start(backend, tenant, "one")
 
     async def stopped(db: Connection) -> int:
-        taken = await scans.claim_source(db, tenant.account.id, scan_id, "one")
-        await scans.release_source(db, tenant.account.id, scan_id, "one")
+        taken = await scan_sources.claim_source(db, tenant.account.id, scan_id, "one")
+        await scan_sources.release_source(db, tenant.account.id, scan_id, "one")
         assert taken is not None
         return taken.tries
 
@@ -279,7 +279,7 @@ def test_a_look_that_is_told_to_stop_at_any_moment_is_no_try(
     async def stopped(*_: object, **__: object) -> None:
         raise asyncio.CancelledError
 
-    for moment in ("run_source.load_credential", "run_source.scan_site", "plan.scans.finish_source"):
+    for moment in ("run_source.load_credential", "run_source.scan_site", "plan.scan_sources.finish_source"):
         scan_id = start(backend, tenant, "https://shop.example")
         with monkeypatch.context() as patch:
             if moment.endswith("finish_source"):
@@ -378,7 +378,7 @@ def test_a_chore_that_fails_is_done_again() -> None:
 def test_what_a_dead_command_left_is_given_to_workers_once(backend: Backend, tenant: Tenant) -> None:
     scan_id = start(backend, tenant, "one", "two", foreground=7)
     backend.run(
-        lambda db: scans.finish_source(db, tenant.account.id, scan_id, "one", state=scans.SourceState.DONE)
+        lambda db: scan_sources.finish_source(db, tenant.account.id, scan_id, "one", state=SourceState.DONE)
     )
     assert sum(keep(backend, *[resume_orphaned_runs] * 4)) == 1
     assert backend.sql("SELECT task_name, args ->> 'source' FROM procrastinate_jobs") == [

@@ -96,11 +96,13 @@ async def _apply_migrations(db: Connection, last_version: int) -> list[str]:
 
 
 async def _has_migrations_table(db: Connection) -> bool:
+    """Whether the database has a schema of Outcrop."""
     (exists,) = await fetch_single_row(db, "SELECT to_regclass('migrations') IS NOT NULL")
     return bool(exists)
 
 
 async def _applied_versions(db: Connection) -> set[int]:
+    """Return the versions of the migrations that were applied to the database."""
     cursor = await db.execute("SELECT version FROM migrations")
     return {version for (version,) in await cursor.fetchall()}
 
@@ -115,6 +117,7 @@ def _read_migrations() -> dict[int, tuple[str, str]]:
 
 
 def _too_new() -> OperatorError:
+    """Return the error for a database whose schema is newer than this program."""
     return OperatorError("the database was written by a newer version of Outcrop: upgrade this one")
 
 

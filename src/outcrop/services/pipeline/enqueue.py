@@ -17,7 +17,7 @@ from outcrop.store.db import Connection
 from outcrop.store.findings import table, verdicts
 from outcrop.store.findings.verdicts import StoredCredential
 from outcrop.store.keyring import Keyring
-from outcrop.store.runs import jobs, scans
+from outcrop.store.runs import jobs, scan_sources, scans
 from outcrop.store.runs.scans import PLAN_SOURCE
 
 # The names are stored in queued jobs, so they do not change.
@@ -42,7 +42,7 @@ async def start_run(
     """
     run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment)
     await scans.insert(db, account_id, run, target_id=target_id, spec=asdict(spec), foreground=foreground)
-    await scans.add_sources(db, account_id, run.id, [(PLAN_SOURCE, {})])
+    await scan_sources.add_sources(db, account_id, run.id, [(PLAN_SOURCE, {})])
     detail: dict[str, str] = {"trigger": trigger, "target": spec.shown}
     if target_id is not None:
         detail["target_id"] = str(target_id)

@@ -41,7 +41,7 @@ from outcrop.sources.hosts.github import GitHub
 from outcrop.sources.isolated.repository_job import JobResult, RepositoryJob
 from outcrop.sources.located import LocatedHit, printable_path
 from outcrop.sources.resolve_target import ScanSource
-from outcrop.store.runs import scans, sources
+from outcrop.store.runs import scan_sources, sources
 from outcrop.store.runs.sources import SourceCheckpoint, StoredFinding
 
 _OPEN = {Status.ACTIVE, Status.STALE}
@@ -149,7 +149,7 @@ async def _count_all_as_seen(context: RunContext, key: SourceKey, last: SourceCh
         await sources.save_checkpoint(
             db, key.account_id, key.source, replace(last, scan_id=key.scan_id), now=moment
         )
-        await scans.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)
+        await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)
 
 
 async def _save_scan(
@@ -234,7 +234,7 @@ async def _run_job(
         if monotonic() - last_saved > _SAVE_PROGRESS_EVERY:
             last_saved = monotonic()
             async with context.pool.connection() as db:
-                await scans.set_progress(db, key.account_id, key.scan_id, key.source, report.progress)
+                await scan_sources.set_progress(db, key.account_id, key.scan_id, key.source, report.progress)
 
     async with run_periodically(save_progress):
         result = await context.process_pool.run(job, on_progress)

@@ -21,7 +21,7 @@ from outcrop.sources.hosts.github_api import GitHubError
 from outcrop.sources.resolve_target import ScanSource, resolve_target
 from outcrop.store import audit
 from outcrop.store.db import Connection
-from outcrop.store.runs import scans
+from outcrop.store.runs import scan_sources, scans
 from outcrop.store.runs.scans import PLAN_SOURCE
 
 TOO_MANY_ATTEMPTS = f"its worker has died {MAX_ATTEMPTS} times"
@@ -85,7 +85,7 @@ async def _add_sources(
     """Store sources of a run, with a job for each if `deferred`; return the names of those not stored yet."""
     async with context.pool.connection() as db, db.transaction():
         specs = [(source.source, asdict(source)) for source in batch]
-        added = await scans.add_sources(db, key.account_id, key.scan_id, specs)
+        added = await scan_sources.add_sources(db, key.account_id, key.scan_id, specs)
         for name in added if deferred else ():
             await enqueue_source(db, key.account_id, key.scan_id, name)
     return added
@@ -104,7 +104,7 @@ async def claim_source(context: RunContext, key: SourceKey) -> SourceClaim | Non
     """Mark the run and the source as running, and count the attempt; None if either has ended."""
     async with context.pool.connection() as db, db.transaction():
         run = await scans.start_run(db, key.account_id, key.scan_id, now=now())
-        taken = await scans.claim_source(db, key.account_id, key.scan_id, key.source)
+        taken = await scan_sources.claim_source(db, key.account_id, key.scan_id, key.source)
     return None if run is None or taken is None else SourceClaim(run, taken.spec, taken.tries)
 
 
@@ -115,7 +115,7 @@ async def release_if_cancelled(context: RunContext, key: SourceKey) -> AsyncIter
         yield
     except asyncio.CancelledError:
         async with context.pool.connection() as db, db.transaction():
-            await scans.release_source(db, key.account_id, key.scan_id, key.source)
+            await scan_sources.release_source(db, key.account_id, key.scan_id, key.source)
         raise
 
 
@@ -129,7 +129,7 @@ async def finish_source(
     """End a claimed source, as failed if there is an error, and its run if this was the last source."""
     state = SourceState.FAILED if error else SourceState.DONE
     async with context.pool.connection() as db, db.transaction():
-        await scans.finish_source(
+        await scan_sources.finish_source(
             db,
             key.account_id,
             key.scan_id,

@@ -45,7 +45,7 @@ from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, table
 from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
-from outcrop.store.runs import scans, sources
+from outcrop.store.runs import scan_sources, sources
 from outcrop.store.runs.sources import LockedFinding, StoredFinding
 
 BATCH_SIZE = 500  # secrets that one transaction records
@@ -176,7 +176,7 @@ async def _record_batch(
     for finding in news:
         await _write_event(db, key, EventType.NEW, finding, moment)
     seen = sum(change.is_first_in_run for change in changes)
-    await scans.add_counts(db, account_id, key.scan_id, key.source, new=len(news), seen=seen)
+    await scan_sources.add_counts(db, account_id, key.scan_id, key.source, new=len(news), seen=seen)
 
 
 def _build_change(recording: _Recording, state: _BatchState, placed: _PlacedSecret) -> _FindingChange:
@@ -334,7 +334,7 @@ async def count_as_seen(context: RunContext, key: SourceKey, finding_ids: Sequen
     """Mark stored findings as seen by this run; stale ones become active."""
     async with context.pool.connection() as db, db.transaction():
         seen = await sources.mark_seen(db, key.account_id, finding_ids, scan_id=key.scan_id, now=now())
-        await scans.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)
+        await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)
 
 
 async def reopen_finding(context: RunContext, key: SourceKey, finding_id: UUID) -> None:
@@ -346,7 +346,7 @@ async def reopen_finding(context: RunContext, key: SourceKey, finding_id: UUID) 
         if is_news:
             await table.update_triage(db, key.account_id, finding)
             await _write_event(db, key, EventType.NEW, finding, now())
-            await scans.add_counts(db, key.account_id, key.scan_id, key.source, new=1)
+            await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, new=1)
 
 
 async def resolve_finding(context: RunContext, key: SourceKey, finding_id: UUID) -> None:
@@ -358,7 +358,7 @@ async def resolve_finding(context: RunContext, key: SourceKey, finding_id: UUID)
             return
         await table.update_triage(db, key.account_id, resolved)
         await _write_event(db, key, EventType.RESOLVED, resolved, moment)
-        await scans.add_counts(db, key.account_id, key.scan_id, key.source, resolved=1)
+        await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, resolved=1)
 
 
 def open_value(context: RunContext, key: SourceKey, stored: StoredFinding) -> str | None:

@@ -39,7 +39,7 @@ from outcrop.sources.web.git_folder import fetch_repository
 from outcrop.sources.web.refetch import RefetchResult, refetch, refetch_client
 from outcrop.sources.web.response_reader import Resource
 from outcrop.sources.workspace import work_folder
-from outcrop.store.runs import scans, sources
+from outcrop.store.runs import scan_sources, sources
 from outcrop.store.runs.sources import StoredFinding
 
 _OPEN = {Status.ACTIVE, Status.STALE}
@@ -91,7 +91,9 @@ async def scan_site(
             if monotonic() - last_saved > _SAVE_PROGRESS_EVERY:
                 last_saved = monotonic()
                 async with context.pool.connection() as db:
-                    await scans.set_progress(db, key.account_id, key.scan_id, key.source, report.progress)
+                    await scan_sources.set_progress(
+                        db, key.account_id, key.scan_id, key.source, report.progress
+                    )
     await scan.record()
     await _recheck_undetected(scan)
     if not scan.pages and report.gaps:

@@ -97,12 +97,15 @@ class ArchiveWriter:
         del self._rows[:PIECE_SIZE]
 
     def _write_json(self, letter: bytes, value: dict[str, Any]) -> None:
+        """Write a part whose content is a JSON object."""
         self._write_part(letter, json.dumps(value).encode())
 
     def _write_part(self, letter: bytes, content: bytes) -> None:
+        """Write a part: its letter, the length of the content, and the content."""
         self._write(letter + len(content).to_bytes(4, "big") + content)
 
     def _write(self, data: bytes) -> None:
+        """Write bytes to the file and add them to the digest and the size."""
         self._file.write(data)
         self._hash.update(data)
         self.size += len(data)
@@ -197,6 +200,7 @@ class ArchiveReader:
         return value
 
     def _damaged(self) -> BadInputError:
+        """Return the error for a file that is incomplete or was altered."""
         return BadInputError(f"{self._name} is incomplete or was altered: nothing is restored from it")
 
 

@@ -228,4 +228,5 @@ async def _select_drop_and_create_statements(
 
 
 def _join_identifiers(names: Sequence[str]) -> sql.Composed:
+    """Return the quoted names, separated by commas."""
     return sql.SQL(", ").join(map(sql.Identifier, names))

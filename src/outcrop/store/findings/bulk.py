@@ -172,6 +172,7 @@ async def _copy_records(cursor: AsyncCursor[Any], records: Sequence[FindingRecor
 
 
 def _join_identifiers(names: Sequence[str]) -> sql.Composed:
+    """Return the quoted names, separated by commas."""
     return sql.SQL(", ").join(map(sql.Identifier, names))
 
 

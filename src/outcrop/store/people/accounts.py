@@ -45,6 +45,7 @@ async def select_all(db: Connection) -> list[Account]:
 
 
 async def update_plan(db: Connection, account_id: int, plan: Plan) -> None:
+    """Save the account's plan."""
     await db.execute("UPDATE accounts SET plan = %s WHERE id = %s", [plan, account_id])
 
 
@@ -154,6 +155,7 @@ async def select_member(db: Connection, account_id: int, member_id: UUID) -> Mem
 
 
 async def count_owners(db: Connection, account_id: int) -> int:
+    """Return the number of the account's members with the role owner."""
     row = await (
         await db.execute(
             "SELECT count(*) FROM members WHERE account_id = %s AND role = 'owner'", [account_id]
@@ -163,16 +165,19 @@ async def count_owners(db: Connection, account_id: int) -> int:
 
 
 async def update_role(db: Connection, account_id: int, member_id: UUID, role: Role) -> None:
+    """Save a member's role."""
     await db.execute(
         "UPDATE members SET role = %s WHERE account_id = %s AND id = %s", [role, account_id, member_id]
     )
 
 
 async def delete_member(db: Connection, account_id: int, member_id: UUID) -> None:
+    """Delete a member, with all sessions and invitations."""
     await db.execute("DELETE FROM members WHERE account_id = %s AND id = %s", [account_id, member_id])
 
 
 async def update_password(db: Connection, account_id: int, member_id: UUID, password_hash: str) -> None:
+    """Save the hash of a member's new password."""
     await db.execute(
         "UPDATE members SET password_hash = %s WHERE account_id = %s AND id = %s",
         [password_hash, account_id, member_id],

@@ -1,8 +1,7 @@
-"""Store scan runs and the sources of each run. A source is the unit that a worker claims.
+"""Store scan runs.
 
-A run is inserted (`insert`), started (`start_run`) and given its sources (`add_sources`). Workers claim a
-source, add to its counts and finish it (`claim_source`, `add_counts`, `finish_source`). When all sources
-have ended, the run is finished with their sums (`finish_run`).
+A run is inserted (`insert`), started (`start_run`) and, when all its sources have ended, finished with
+their sums (`finish_run`). `scan_sources` stores its sources.
 """
 
 from collections.abc import Sequence
@@ -14,12 +13,11 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from outcrop.domain.paging import Page
-from outcrop.domain.scan import COUNTERS, Gap, ScanRun, ScanStatus, ScanType, SourceState, Trigger
+from outcrop.domain.scan import COUNTERS, Gap, ScanRun, ScanStatus, ScanType, Trigger
 from outcrop.store.db import Connection, snapshot
 
 PLAN_SOURCE = "plan"  # the source that represents the planning of a run: the run does not end before it
 _MAX_GAPS = 1_000  # gaps that a run lists; one more gap counts the rest
-_ONE_SOURCE = "q.account_id = %s AND q.scan_id = %s AND q.source = %s"  # of `scan_sources q`
 
 # An unfinished run shows the sums of its sources at this moment; a finished one has sums of its own.
 _SUMS = ", ".join(f"coalesce(sum((progress ->> '{name}')::bigint), 0) AS {name}" for name in COUNTERS)
@@ -63,7 +61,7 @@ async def insert(
         "findings_new": run.findings_new,
         "findings_seen": run.findings_seen,
         "findings_resolved": run.findings_resolved,
-        "coverage_gaps": _encode_gaps(run.coverage_gaps),
+        "coverage_gaps": encode_gaps(run.coverage_gaps),
         "error": run.error,
         "target_id": target_id,
         "spec": Jsonb(spec or {}),
@@ -126,7 +124,7 @@ def _build_run(row: tuple[Any, ...]) -> ScanRun:
     )
 
 
-def _encode_gaps(gaps: Sequence[Gap]) -> Jsonb:
+def encode_gaps(gaps: Sequence[Gap]) -> Jsonb:
     """Return the gaps as JSON, at most _MAX_GAPS of them; jsonb cannot hold NUL, which is replaced."""
     listed = [
         {"what": gap.what.replace("\0", "\ufffd"), "why": gap.why.replace("\0", "\ufffd")}
@@ -163,19 +161,6 @@ async def start_run(db: Connection, account_id: int, scan_id: UUID, *, now: date
     )
     row = await cursor.fetchone()
     return None if row is None else UnfinishedRun(ScanStatus(row[0]), Trigger(row[1]), row[2], row[3], row[4])
-
-
-async def add_sources(
-    db: Connection, account_id: int, scan_id: UUID, sources: Sequence[tuple[str, dict[str, Any]]]
-) -> list[str]:
-    """Add (name, spec) of sources to a run as `queued`; return the names that the run did not have yet."""
-    cursor = await db.execute(
-        """INSERT INTO scan_sources (account_id, scan_id, source, spec, status)
-           SELECT %s, %s, source, spec, 'queued' FROM unnest(%s::text[], %s::jsonb[]) AS t (source, spec)
-           ON CONFLICT DO NOTHING RETURNING source""",
-        [account_id, scan_id, [name for name, _ in sources], [Jsonb(spec) for _, spec in sources]],
-    )
-    return [name for (name,) in await cursor.fetchall()]
 
 
 async def has_unfinished_run(db: Connection, account_id: int, target_id: UUID) -> bool:
@@ -282,7 +267,7 @@ async def finish_run(
            WHERE account_id = %s AND id = %s""",
         [
             *(status, now, Jsonb(sums.progress), sums.new, sums.seen, sums.resolved),
-            *(_encode_gaps(gaps), error, account_id, scan_id),
+            *(encode_gaps(gaps), error, account_id, scan_id),
         ],
     )
     return RunResult(status, sums.new, sums.seen, sums.resolved, error)
@@ -327,90 +312,3 @@ async def _select_gaps(db: Connection, account_id: int, scan_id: UUID) -> list[G
         [account_id, scan_id, _MAX_GAPS + 1],
     )
     return [Gap(what, why) for what, why in await cursor.fetchall()]
-
-
-# --- one source of a run
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedSource:
-    """A source that a worker has started, and how often it was started."""
-
-    spec: dict[str, Any]
-    tries: int
-
-
-async def claim_source(db: Connection, account_id: int, scan_id: UUID, source: str) -> ClaimedSource | None:
-    """Set a source to `running` and reset its progress; None if the source or its run has ended."""
-    cursor = await db.execute(
-        f"""UPDATE scan_sources q SET status = 'running', tries = tries + 1, progress = '{{}}',
-                                      coverage_gaps = '[]', error = NULL
-            FROM scans s WHERE {_ONE_SOURCE} AND q.status IN ('queued', 'running')
-              AND s.account_id = q.account_id AND s.id = q.scan_id AND s.finished_at IS NULL
-            RETURNING q.spec, q.tries""".encode(),
-        [account_id, scan_id, source],
-    )
-    row = await cursor.fetchone()
-    return None if row is None else ClaimedSource(*row)
-
-
-async def release_source(db: Connection, account_id: int, scan_id: UUID, source: str) -> None:
-    """Queue a running source again and interrupt its run; the stopped try is not counted."""
-    await db.execute(
-        f"""UPDATE scan_sources q SET status = 'queued', tries = tries - 1
-            WHERE {_ONE_SOURCE} AND status = 'running'""".encode(),
-        [account_id, scan_id, source],
-    )
-    await mark_interrupted(db, account_id, scan_id)
-
-
-async def set_progress(
-    db: Connection, account_id: int, scan_id: UUID, source: str, progress: dict[str, int]
-) -> None:
-    """Save the counters of a running source."""
-    await db.execute(
-        f"UPDATE scan_sources q SET progress = %s WHERE {_ONE_SOURCE} AND status = 'running'".encode(),
-        [Jsonb(progress), account_id, scan_id, source],
-    )
-
-
-async def add_counts(
-    db: Connection,
-    account_id: int,
-    scan_id: UUID,
-    source: str,
-    *,
-    new: int = 0,
-    seen: int = 0,
-    resolved: int = 0,
-) -> None:
-    """Add to a source's numbers of findings, in the transaction that changes these findings."""
-    await db.execute(
-        f"""UPDATE scan_sources q SET findings_new = findings_new + %s, findings_seen = findings_seen + %s,
-                                      findings_resolved = findings_resolved + %s
-            WHERE {_ONE_SOURCE}""".encode(),
-        [new, seen, resolved, account_id, scan_id, source],
-    )
-
-
-async def finish_source(
-    db: Connection,
-    account_id: int,
-    scan_id: UUID,
-    source: str,
-    *,
-    state: SourceState,
-    progress: dict[str, int] | None = None,
-    gaps: Sequence[Gap] = (),
-    error: str | None = None,
-) -> None:
-    """Save the final state of a source; without `progress` its last counters stay."""
-    await db.execute(
-        f"""UPDATE scan_sources q
-            SET status = %s, progress = coalesce(%s, progress), coverage_gaps = %s, error = %s
-            WHERE {_ONE_SOURCE}""".encode(),
-        [
-            *(state, None if progress is None else Jsonb(progress), _encode_gaps(gaps), error),
-            *(account_id, scan_id, source),
-        ],
-    )
