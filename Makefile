@@ -1,9 +1,9 @@
-# Every target sets up what it needs; `make run` and `make test` are all a newcomer needs.
+# Every target installs what it needs first. A newcomer needs `make run` and `make test`.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# A machine that keeps no compiled Python makes every command of the tests read all of it anew.
+# Without compiled modules, every command that a test starts would compile all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup run test tests lint style types bench bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
@@ -13,7 +13,7 @@ setup: $(VENV)/.ready
 
 $(VENV)/.ready: requirements.txt pyproject.toml tools/make-venv
 	tools/make-venv $(PYTHON) $(VENV)
-	@# All that is needed is pinned. Left to look for it, an older pip takes the newest of what a package wants with an extra, which is not.
+	@# Everything is pinned. Without --no-deps, an old pip would install unpinned dependencies of extras.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
@@ -31,7 +31,7 @@ types: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The types are looked at by one core while the tests begin on the other.
+# mypy runs on one core while the tests start on the other.
 test: style
 	$(MAKE) --no-print-directory --jobs 2 types tests
 
