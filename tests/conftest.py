@@ -56,7 +56,10 @@ async def _let_go(loop: asyncio.SelectorEventLoop) -> None:
 
 
 def _close_gently(loop: asyncio.SelectorEventLoop) -> None:
-    """End a loop when the connections that were closed have been let go: TLS takes some rounds to say goodbye."""
+    """Close a loop after its closed connections are released.
+
+    TLS needs some iterations of the loop to shut a connection down.
+    """
     if not loop.is_closed() and not loop.is_running():
         loop.run_until_complete(_let_go(loop))
     _close_loop(loop)
@@ -103,7 +106,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
-    """The server's address; all test workers share one server, the last one out stops it."""
+    """Yield the server's URL. All test workers share one server, and the last worker stops it."""
     base = tmp_path_factory.getbasetemp()
     with embedded_postgres((base if worker_id == "master" else base.parent) / "outcrop") as url:
         yield url
@@ -126,13 +129,13 @@ def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Set
 
 @pytest.fixture(scope="session")
 def keys(settings: Settings, database_url: str) -> Keyring:
-    """The schema is there and the keys are made."""
+    """Create the schema and the keys."""
     return asyncio.run(prepare_database(settings, database_url))
 
 
 @pytest.fixture(scope="session")
 def server(settings: Settings, keys: Keyring) -> Iterator[Server]:
-    """The application on a loopback port, without a rate limit."""
+    """Yield the application on a loopback port, without a rate limit."""
     with running_server(settings, rate_limit=0) as server:
         yield server
 

@@ -199,7 +199,8 @@ def test_it_needs_nothing_but_the_standard_library() -> None:
     program = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r}); from outcrop.webhooks import verify\n"
         "ours = [name for name in sys.modules if name.startswith('outcrop')]; print(ours)\n"
-        "rest = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names) - {'outcrop', '__main__', '__mp_main__'}\n"
+        "rest = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names) "
+        "- {'outcrop', '__main__', '__mp_main__'}\n"
         "print(sorted(name for name in rest if not name.startswith('_')))"
     )
     ran = subprocess.run(

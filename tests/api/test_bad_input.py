@@ -141,7 +141,7 @@ class Stage:
 
 
 def checked(answer: Answer, method: str) -> Answer:
-    """What holds for every answer, whatever was asked."""
+    """Assert what holds for every answer, and return the answer."""
     assert answer.status < 500
     assert answer.seconds < SECONDS
     assert answer.headers["content-type"] == "application/json"
@@ -774,7 +774,7 @@ def test_a_sign_in_service_is_a_plain_character(signs: Stage, sign: str) -> None
 
 @pytest.fixture
 def fresh(made: Stage) -> Stage:
-    """A finding of its own, in an account of its own, for requests that do change it."""
+    """Create an account with one finding, for requests that change the finding."""
     tenant = made.backend.tenant()
     made.backend.import_(tenant.account, line := make_line())
     return Stage(made.backend, tenant, line["id"], "")
@@ -837,7 +837,10 @@ def test_a_body_saves_no_refused_request(stage: Stage, kind: str) -> None:
 
 
 def test_a_client_that_expects_100_continue_is_answered(fresh: Stage) -> None:
-    raw = f"POST /api/v1/findings/{fresh.id}/resolve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {fresh.tenant.key}\r\n"
+    raw = (
+        f"POST /api/v1/findings/{fresh.id}/resolve HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {fresh.tenant.key}\r\n"
+    )
     raw += "Expect: 100-continue\r\nContent-Length: 5\r\nConnection: close\r\n\r\n"
     assert fresh.send(raw.encode()).json == {"data": {"id": fresh.id, "status": "resolved"}}
 
@@ -937,9 +940,16 @@ GARBAGE = {
     "NUL in a header": b"GET /api/v1/findings HTTP/1.1\r\nHost: x\r\nA: b\0c\r\n\r\n",
     "a length that is no number": b"POST /api/v1/findings HTTP/1.1\r\nHost: x\r\nContent-Length: abc\r\n\r\n",
     "a negative length": b"POST /api/v1/findings HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
-    "a length past 64 bits": b"POST /api/v1/findings HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n",
-    "two lengths": b"POST /api/v1/findings HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
-    "a length and chunks": b"POST /api/v1/findings HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a length past 64 bits": (
+        b"POST /api/v1/findings HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n"
+    ),
+    "two lengths": (
+        b"POST /api/v1/findings HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx"
+    ),
+    "a length and chunks": (
+        b"POST /api/v1/findings HTTP/1.1\r\nHost: x\r\n"
+        b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    ),
     "a proxy's CONNECT": b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n",
 }
 
@@ -959,7 +969,10 @@ def test_a_request_that_cannot_be_parsed_is_a_bad_request(stage: Stage, kind: st
     ids=repr,
 )
 def test_where_a_body_that_cannot_be_parsed_is_refused_nothing_is_changed(fresh: Stage, chunk: bytes) -> None:
-    head = f"POST /api/v1/findings/{fresh.id}/resolve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {fresh.tenant.key}\r\n"
+    head = (
+        f"POST /api/v1/findings/{fresh.id}/resolve HTTP/1.1\r\nHost: x\r\n"
+        f"Authorization: Bearer {fresh.tenant.key}\r\n"
+    )
     before = fresh.rows()
     answer = fresh.send(head.encode() + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + chunk)
     assert answer.status in {200, 400}  # ignored like any other body, or refused
@@ -1012,7 +1025,8 @@ def test_hundreds_of_headers_are_answered(stage: Stage) -> None:
 
 
 def test_a_note_on_a_finding_with_a_long_credential_is_answered_at_once(fresh: Stage) -> None:
-    # The credential is looked for in the note, URL-encoded too: that must not take longer the longer the credential is.
+    # The note is searched for the credential, also in its URL-encoded form.
+    # The time that this takes must not grow with the length of the credential.
     line = make_line(
         secret="".join(random.Random(7).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=65_536)),
         file_path="long",

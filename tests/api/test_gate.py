@@ -550,7 +550,7 @@ def away(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Away]:
 
 @pytest.fixture
 def there(away: Away) -> Iterator[Away]:
-    """The database as it should be: there, with the pool filled."""
+    """Yield a server whose database is running and whose connection pool is full."""
     until(RECOVERY, lambda: away.tenant.get("/findings").status_code == 200)
     until(RECOVERY, lambda: all(answer.status_code == 200 for answer, _ in at_once(away.tenant.client, 12)))
     with capture_logs():
@@ -562,7 +562,10 @@ def there(away: Away) -> Iterator[Away]:
 
 
 def all_fail_in_time(away: Away) -> None:
-    """More requests at once than there are connections: some get one that was open before, the others wait for one in vain."""
+    """Send more requests at once than there are connections, and assert that all fail in time.
+
+    Some requests get a connection that was opened before. The others wait for one until they time out.
+    """
     answers = at_once(away.tenant.client, 12)
     ids = {fails_with_500(answer) for answer, _ in answers}
     assert len(ids) == 12
@@ -644,7 +647,8 @@ def test_no_change_is_half_done_when_the_database_crashes_under_it(there: Away) 
     serves_again(there)
     for id_, code in answers:
         rows = there.backend.sql(
-            """SELECT (SELECT status FROM findings WHERE id = %s), (SELECT count(*) FROM outbox WHERE finding_id = %s),
+            """SELECT (SELECT status FROM findings WHERE id = %s), \
+(SELECT count(*) FROM outbox WHERE finding_id = %s),
                       (SELECT count(*) FROM audit WHERE target = %s)""",
             *(id_, id_, id_),
         )
@@ -657,8 +661,10 @@ async def insert(db: Any, account_id: int, ids: list[str]) -> None:
     """Write findings without credentials: the keys of this database are unknown here."""
     for id_ in ids:
         await db.execute(
-            """INSERT INTO findings (account_id, id, status, validation_status, validation_confidence, validation_detail, composite_score,
-                                     source_type, source_visibility, matched_text, pattern_name, pattern_secret_type, first_seen_at,
+            """INSERT INTO findings (account_id, id, status, validation_status, validation_confidence, \
+validation_detail, composite_score,
+                                     source_type, source_visibility, matched_text, pattern_name, \
+pattern_secret_type, first_seen_at,
                                      last_seen_at, seen_count)
                VALUES (%s, %s, 'active', 'valid', 'high', '{"enabled_services": []}', 1,
                        'repo', 'public', '********', 'n', 't', now(), now(), 1)""",

@@ -37,7 +37,7 @@ Outcrop = Callable[..., Ran]
 
 @pytest.fixture(scope="session")
 def service(cluster: str, worker_id: str) -> tuple[str, list[str]]:
-    """A database of this worker's commands, and the tables that a new one has empty."""
+    """Create a database for this worker's commands; return its URL and the tables that are empty at first."""
     url = new_database(cluster, f"cli_{worker_id}")
 
     async def made() -> None:
@@ -59,7 +59,7 @@ def service(cluster: str, worker_id: str) -> tuple[str, list[str]]:
 
 @pytest.fixture
 def environment(service: tuple[str, list[str]], tmp_path: Path) -> dict[str, str]:
-    """A database as it is when it is new, and an empty data folder."""
+    """Empty the database, and return an environment with it and an empty data folder."""
     url, tables = service
     with psycopg.connect(url) as db:
         db.execute("SET session_replication_role = replica")  # in any order, the audit trail too

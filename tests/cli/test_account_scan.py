@@ -38,7 +38,7 @@ def scan(
 
 
 def newest(there: House) -> dict[str, Any]:
-    """The newest run, once there is one."""
+    """Wait until there is a run; return the newest."""
     return until(lambda: found[0] if (found := there.tenant.get("/scans").json()["data"]) else None, "a run")
 
 

@@ -1,4 +1,7 @@
-"""`outcrop backup` and `outcrop restore` as an operator calls them, and what a wrong call, a signal or a full disk leaves behind."""
+"""Test `outcrop backup` and `outcrop restore` as an operator calls them.
+
+The tests also check what a wrong call, a signal or a full disk leaves behind.
+"""
 
 import json
 import os
@@ -23,13 +26,13 @@ FIELDS = ["file", "bytes", "made_at", "schema", "accounts", "findings", "rows"]
 
 @pytest.fixture
 def other(cluster: str, worker_id: str) -> str:
-    """An empty database."""
+    """Create an empty database."""
     return new_database(cluster, f"other_{worker_id}")
 
 
 @pytest.fixture
 def file(outcrop: Outcrop, tmp_path: Path) -> Path:
-    """A backup of an account with findings; its secret key is a file in the data folder."""
+    """Create a backup of an account with findings; the secret key is a file in the data folder."""
     outcrop("account", "create", "acme", "--plan", "growth", "--email", "a@acme.example")
     (tmp_path / "in.jsonl").write_text(
         "".join(json.dumps(make_line(file_path=f"{n}.py")) + "\n" for n in range(3))
@@ -172,7 +175,7 @@ main()
 def struck(
     environment: dict[str, str], folder: Path, *arguments: str, limit: Callable[[], None] | None = None
 ) -> tuple[int, str]:
-    """Run a command that gets a signal when it comes to a function for the n-th time; give its exit code and what it said."""
+    """Run a command that gets a signal at the n-th call of a function; return its exit code and stderr."""
     command = [sys.executable, "-c", AT_A_POINT, *arguments]
     ran = subprocess.run(
         command,
@@ -201,7 +204,10 @@ def test_a_restore_that_is_broken_off_leaves_an_empty_database(
     outcrop: Outcrop, environment: dict[str, str], file: Path, other: str
 ) -> None:
     theirs = environment | {"OUTCROP_DATABASE_URL": other}
-    here = "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    here = (
+        "SELECT count(*) = 0 FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
     for where, number, how, code in (
         ("copy_table_in", "6", "SIGKILL", -signal.SIGKILL),
         ("_end_runs", "1", "SIGKILL", -signal.SIGKILL),

@@ -25,7 +25,8 @@ PAPERS = (
 )  # in this order each finds what it needs
 # These go on until they are stopped; tests/e2e and tests/demo run them.
 ENDLESS = ("serve", "worker", "demo")
-# These ask hosts that a test must not ask, or need an empty database; the tests named here do the same with their own.
+# These send requests to hosts that a test must not contact, or need an empty database.
+# The tests named here run the same commands with a host or a database of their own.
 ELSEWHERE = {
     "outcrop scan --account acme github:acme": "tests/services/test_pipeline_github.py",
     "outcrop scan --account acme https://www.example.com/": "tests/services/test_pipeline_site.py",
@@ -33,7 +34,9 @@ ELSEWHERE = {
     "outcrop restore FILE": "tests/cli/test_backup_command.py",
     "outcrop restore outcrop-2026-11-15.backup": "tests/cli/test_backup_command.py",
     "outcrop validate --account SLUG --finding ID": "tests/cli/test_finding_command.py",
-    "outcrop validate --account acme --finding 5e0c9f0a-6c1e-4a53-9d3e-0f7f4a1c2b11": "tests/cli/test_finding_command.py",
+    "outcrop validate --account acme --finding 5e0c9f0a-6c1e-4a53-9d3e-0f7f4a1c2b11": (
+        "tests/cli/test_finding_command.py"
+    ),
     'printf %s "$TOKEN" | outcrop validate --type github_pat_classic': "tests/cli/test_scan_validation.py",
 }
 
@@ -45,7 +48,7 @@ def examples(text: str) -> list[str]:
 
 
 def spelled_out(line: str) -> list[str]:
-    """Write a line with everything that it says may stand there, once for each of the values that it offers."""
+    """Return a line with all its optional parts, once for each of the values that it offers."""
     line = line.replace("[", "").replace("]", "")
     offered = re.search(r"(?<= )[\w-]+(?:\|[\w-]+)+", line)
     return [line.replace(offered[0], finding) for finding in offered[0].split("|")] if offered else [line]

@@ -12,7 +12,7 @@ from tests.support.rulesets import cached_in, github_token
 
 @pytest.fixture
 def finding(outcrop, tmp_path) -> str:
-    """An imported finding with its credential; no rule is known for it."""
+    """Import a finding with its credential; no rule is known for it."""
     outcrop("account", "create", "acme", "--plan", "growth", "--email", "a@acme.example")
     line = make_line(secret="ghp_" + "x" * 36, composite_score=64)
     (tmp_path / "lines.jsonl").write_text(json.dumps(line))
@@ -73,7 +73,10 @@ def test_switched_off_nothing_is_asked_and_that_is_reported(outcrop, finding):
 
 
 def test_from_a_run_to_another_verdict(outcrop, tmp_path):
-    """A run asks, the command shows why the score is as it is, the credential is revoked, and asking again says so."""
+    """A run validates a credential, and the command explains the score.
+
+    Then the credential is revoked, and the next validation reports that.
+    """
     alive = FakeResponse(
         200, {"Content-Type": "application/json", "X-OAuth-Scopes": "admin:org"}, b'{"login": "octo"}'
     )

@@ -18,7 +18,7 @@ from tests.support.workers import new_database
 
 @pytest.fixture
 def environment(cluster: str, tmp_path: Path, worker_id: str) -> dict[str, str]:
-    """An empty database, and an empty data folder."""
+    """Return an environment with an empty database and an empty data folder."""
     url = new_database(cluster, f"operate_{worker_id}")
     return os.environ | {
         "OUTCROP_DATABASE_URL": url,

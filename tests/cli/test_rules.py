@@ -28,7 +28,10 @@ counterexamples = ["acme_{{hex 15}}", "nothing"]
 
 @cache
 def few(*names: str) -> RuleSet:
-    """Some files of the built-in rules: all of them take seconds to compile, the generic ones a second."""
+    """Compile some files of the built-in rules.
+
+    All of them take seconds to compile, the generic rules alone one second.
+    """
     return compile_ruleset(load_rule_files([module.BUILT_IN_RULES / f"{name}.toml" for name in names]))
 
 
@@ -101,8 +104,13 @@ class TestList:
 
     def test_json(self, rules):
         records = rules("list", "--json").json
-        assert {"id": "github_pat_classic", "name": "GitHub personal access token (classic)", "secret_type": "github",
-                "issuer": "GitHub", "impact": "critical"} in records  # fmt: skip
+        assert {
+            "id": "github_pat_classic",
+            "name": "GitHub personal access token (classic)",
+            "secret_type": "github",
+            "issuer": "GitHub",
+            "impact": "critical",
+        } in records
         assert len(records) == len(ruleset().rules)
 
     def test_own_rules_beside_them(self, rules):

@@ -22,7 +22,10 @@ from tests.support.sarif import VALIDATOR
 
 TOKEN, OTHER = github_token("scan"), github_token("other")
 WRONG = TOKEN[:-6] + "000000"
-OWN = "issuer = 'Acme'\n[[rule]]\nid = 'acme'\nname = 'Acme key'\nsecret_type = 'acme'\npattern = 'acme_[0-9a-f]{16}'\n"
+OWN = (
+    "issuer = 'Acme'\n[[rule]]\nid = 'acme'\nname = 'Acme key'\n"
+    "secret_type = 'acme'\npattern = 'acme_[0-9a-f]{16}'\n"
+)
 ACME = "acme_0f1e9d3c7b5a2846"
 
 Scan = Callable[..., Ran]
@@ -155,9 +158,15 @@ class TestFormats:
             )
         }
         assert shown == {
-            "rule": "github_pat_classic", "confidence": "high", "file_path": "src/a.py", "line_number": 2, "column": 6,
-            "source_type": "repo", "encoding": [], "parts": {},
-        }  # fmt: skip
+            "rule": "github_pat_classic",
+            "confidence": "high",
+            "file_path": "src/a.py",
+            "line_number": 2,
+            "column": 6,
+            "source_type": "repo",
+            "encoding": [],
+            "parts": {},
+        }
         assert "secret" not in finding
         assert scan("--json", "clean.txt").out == "[]\n"
 
@@ -463,9 +472,23 @@ class TestBaseline:
         old.write_text(scan("--format", output, "first", "second").out)
         assert scan("--json", "--baseline", old, "first", "second").json == []
 
-    @pytest.mark.parametrize("text", ["rubbish", "{}", "[1]", '[{"a": 1}]', '{"runs": 3}', "[", "\xff", '{"runs": [{"results": [4]}]}',
-                                      '[{"fingerprint": null}]', '[{"Fingerprint": "a:b:1"}]', '{"runs": [{}]}',
-                                      '{"runs": [{"results": [{"ruleId": "x", "partialFingerprints": {"commitSha": "y"}}]}]}'])  # fmt: skip
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "rubbish",
+            "{}",
+            "[1]",
+            '[{"a": 1}]',
+            '{"runs": 3}',
+            "[",
+            "\xff",
+            '{"runs": [{"results": [4]}]}',
+            '[{"fingerprint": null}]',
+            '[{"Fingerprint": "a:b:1"}]',
+            '{"runs": [{}]}',
+            '{"runs": [{"results": [{"ruleId": "x", "partialFingerprints": {"commitSha": "y"}}]}]}',
+        ],
+    )
     def test_another_file_is_no_baseline(self, scan, tmp_path, text):
         old = tmp_path / "old"
         old.write_bytes(text.encode("latin-1"))

@@ -133,7 +133,10 @@ def test_switched_off_nobody_is_asked(stand_in, scan, monkeypatch, arguments):
 def test_what_asks_is_not_loaded_where_nobody_is_asked(place, cache, off):
     code = "import sys, outcrop.cli; sys.argv = ['outcrop', 'scan', *sys.argv[1:]]\n"
     code += "try: outcrop.cli.main()\nexcept SystemExit: pass\n"
-    code += "print(sorted({n for n in sys.modules if n.startswith('outcrop.validation') or n == 'aiohttp'}), file=sys.stderr)"
+    code += (
+        "print(sorted({n for n in sys.modules if n.startswith('outcrop.validation') or n == 'aiohttp'}), "
+        "file=sys.stderr)"
+    )
     environment = os.environ | {"XDG_CACHE_HOME": str(cache), "OUTCROP_VALIDATE": "safe" if off else "off"}
     ran = subprocess.run(
         [sys.executable, "-c", code, *off, "--jobs", "1", "."],

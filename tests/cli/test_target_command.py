@@ -13,7 +13,7 @@ TOKEN = "ghp_" + "made0up1for2tests3only" * 2
 
 @pytest.fixture
 def target(outcrop: Outcrop) -> Outcrop:
-    """An account `acme` is there; the command is `outcrop target`."""
+    """Create an account `acme`; return a function that runs `outcrop target` for it."""
     assert outcrop("account", "create", "acme", "--plan", "growth", "--email", "sec@acme.example").code == 0
 
     def run(verb: str, *arguments: str, **more: str) -> Ran:

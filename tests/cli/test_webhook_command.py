@@ -14,7 +14,7 @@ ID = "00000000-0000-4000-8000-000000000000"
 
 @pytest.fixture
 def webhook(outcrop: Outcrop) -> Outcrop:
-    """An account `acme` is there; the command is `outcrop webhook`."""
+    """Create an account `acme`; return a function that runs `outcrop webhook` for it."""
     assert outcrop("account", "create", "acme", "--plan", "growth", "--email", "sec@acme.example").code == 0
 
     def run(verb: str, *arguments: str, **more: str) -> Ran:
@@ -136,7 +136,8 @@ def test_test_events_and_repetitions_wait_in_the_log(
     assert (ran.code, ran.err) == (2, "outcrop: this delivery has not ended yet\n")
     with psycopg.connect(environment["OUTCROP_DATABASE_URL"]) as db:
         db.execute(
-            "UPDATE outbox SET claimed_at = '2026-01-02T03:04:05.6Z', outcome = 'failed', status = 500, ms = 12, answer = '\\xff41'"
+            "UPDATE outbox SET claimed_at = '2026-01-02T03:04:05.6Z', outcome = 'failed', "
+            "status = 500, ms = 12, answer = '\\xff41'"
         )
     second_item = webhook("again", sent["id"], "--json").json
     assert (second_item["state"], second_item["again_of"]) == ("waiting", sent["id"])

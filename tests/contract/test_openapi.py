@@ -1,4 +1,7 @@
-"""`/openapi.json` describes exactly what happens: every endpoint of the specification, every bound, every answer, and nothing else."""
+"""Test that `/openapi.json` describes exactly what the service does.
+
+It contains every endpoint of the specification, every bound and every answer, and nothing else.
+"""
 
 import json
 import os
@@ -366,7 +369,8 @@ def test_a_time_is_read_as_described(text: str, moment: str | None) -> None:
 
 
 _TIMES = st.from_regex(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,12})?)?([Zz]|[-+ ][0-9]{2}:[0-9]{2})?)?",
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"([Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,12})?)?([Zz]|[-+ ][0-9]{2}:[0-9]{2})?)?",
     fullmatch=True,
 )
 _SPACES = [chr(code) for code in range(0x110000) if chr(code).isspace()]
@@ -619,7 +623,8 @@ CLIENT = """
 import datetime, json, sys
 from uuid import UUID
 from outcrop_client import AuthenticatedClient
-from outcrop_client.api.findings import get_finding, list_findings, mark_false_positive, resolve_finding, restrict_finding, suppress_finding
+from outcrop_client.api.findings import get_finding, list_findings, mark_false_positive, \
+resolve_finding, restrict_finding, suppress_finding
 from outcrop_client.api.scans import get_scan, list_scans
 from outcrop_client.models import ListFindingsOrderBy, ListFindingsOrderDir, ListFindingsStatus, ListScansType
 from outcrop_client.models import NotFoundShape, ParameterErrorShape, TransitionErrorShape
@@ -628,17 +633,22 @@ base_url, key, first, second, third, scan = sys.argv[1:]
 seen = {}
 with AuthenticatedClient(base_url=base_url, token=key, httpx_args={"trust_env": False}) as client:
     page = list_findings.sync(
-        client=client, status=ListFindingsStatus.ACTIVE, service="aws_s3", min_score=70, q="acme settings", per_page=1, page=2,
-        date_from=datetime.date(2026, 1, 2), date_to=datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC),
+        client=client, status=ListFindingsStatus.ACTIVE, service="aws_s3", min_score=70, \
+q="acme settings", per_page=1, page=2,
+        date_from=datetime.date(2026, 1, 2), \
+date_to=datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC),
         order_by=ListFindingsOrderBy.FIRST_SEEN_AT, order_dir=ListFindingsOrderDir.ASC,
     )
     seen["list"] = [page.meta.total, page.meta.pages, [str(f.id) for f in page.data]]
     seen["none"] = list_findings.sync(client=client, date_to=datetime.date(2026, 1, 1)).meta.total
     one = get_finding.sync(UUID(first), client=client).data
-    seen["get"] = [one.status.value, one.composite_score, one.pattern.name, one.first_seen_at.isoformat(), one.resolved_at]
-    seen["resolve"] = resolve_finding.sync(UUID(first), client=client, note="rotated & gone").data.status.value
+    seen["get"] = [one.status.value, one.composite_score, one.pattern.name, \
+one.first_seen_at.isoformat(), one.resolved_at]
+    seen["resolve"] = resolve_finding.sync(UUID(first), client=client, \
+note="rotated & gone").data.status.value
     one = get_finding.sync(UUID(first), client=client).data
-    seen["resolved"] = [one.resolution_note, one.resolution_evidence.auto_resolved, one.resolved_at is not None]
+    seen["resolved"] = [one.resolution_note, one.resolution_evidence.auto_resolved, \
+one.resolved_at is not None]
     seen["suppress"] = suppress_finding.sync(UUID(second), client=client).data.status.value
     seen["restrict"] = restrict_finding.sync(UUID(second), client=client).data.status.value
     seen["false_positive"] = mark_false_positive.sync(UUID(third), client=client).data.status.value

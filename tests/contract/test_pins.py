@@ -1,4 +1,7 @@
-"""What is installed is what is pinned: nothing that a package needs is left to be found on the day of the installation."""
+"""Test that the installed packages are the pinned packages.
+
+Every package that another package needs is pinned, so that an installation does not resolve versions.
+"""
 
 import subprocess
 import sys

@@ -1,4 +1,7 @@
-"""The service does what it says of itself: thousands of requests made from `/openapi.json`, judged by every check there is."""
+"""Test that the service does what `/openapi.json` describes.
+
+Schemathesis generates thousands of requests from it and applies every check that it has to the answers.
+"""
 
 import json
 import re
@@ -102,7 +105,10 @@ def test_the_service_holds_to_its_description(
 
 
 def _fill(backend: Backend, tenant: Tenant) -> None:
-    """Some dozens of findings, and a scan run in every state. The ids are fixed, so that each run makes the same requests."""
+    """Create some dozens of findings, and a scan run in every state.
+
+    The ids are fixed, so that each test run sends the same requests.
+    """
     start = datetime(2026, 1, 1, 23, 59, 59, tzinfo=UTC)
     lines = []
     for n, (status, source, validation) in enumerate(

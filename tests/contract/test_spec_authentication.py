@@ -45,7 +45,7 @@ HTTPS = "https://outcrop.example.com"
 
 @pytest.fixture(scope="module")
 def anyone(stage: Backend) -> httpx.Client:
-    """A client without a key."""
+    """Return a client without a key."""
     return stage.client()
 
 
@@ -276,7 +276,7 @@ def test_a_revoked_key_of_a_small_plan_is_reported_as_revoked(stage: Backend) ->
 
 @pytest.fixture(scope="module")
 def secure(settings: Settings, keys: Keyring) -> Iterator[Backend]:
-    """A service whose base address is https; the proxy in front of it says how a request came."""
+    """Yield a service whose base URL is https; the proxy before it reports the scheme of a request."""
     with (
         running_server(settings, base_url=HTTPS, rate_limit=0) as server,
         Backend(settings, keys, server.base_url) as backend,
@@ -381,7 +381,7 @@ def test_cross_origin_requests_are_not_allowed_by_default(
 
 @pytest.fixture(scope="module")
 def browsers(settings: Settings, keys: Keyring) -> Iterator[Backend]:
-    """A service that allows one origin."""
+    """Yield a service that allows one origin."""
     with (
         running_server(settings, rate_limit=0, cors_origins=[ORIGIN]) as server,
         Backend(settings, keys, server.base_url) as backend,

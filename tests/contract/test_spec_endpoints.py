@@ -130,7 +130,8 @@ def test_a_changing_address_takes_no_get(tenant: Tenant, path: str, method: str)
 def test_post_takes_its_arguments_from_the_query_and_needs_neither_body_nor_content_type(
     stage: Backend,
 ) -> None:
-    # "POST endpoints take their arguments from query parameters; no request body and no Content-Type are needed."
+    # "POST endpoints take their arguments from query parameters;
+    # no request body and no Content-Type are needed."
     tenant = stage.tenant()
     line = make_line()
     stage.import_(tenant.account, line)
@@ -538,7 +539,8 @@ def test_filters_combine_with_and(tenant: Tenant) -> None:
 @pytest.mark.parametrize("name", ["status", "source_type", "validation", "order_by", "order_dir"])
 @pytest.mark.parametrize("value", ["", "unheard-of", "ACTIVE", "valid ", "active,stale", "null", "*"])
 def test_an_unrecognised_value_is_a_parameter_error(tenant: Tenant, name: str, value: str) -> None:
-    # "Behaviour for an unrecognised value of status, source_type, validation, order_by or order_dir: not shown" -> 422
+    # "Behaviour for an unrecognised value of status, source_type, validation, order_by or order_dir:
+    # not shown" -> 422
     answer = tenant.get("/findings", **{name: value})
     assert answer.status_code == 422
     assert [entry["loc"] for entry in answer.json()["detail"]] == [["query", name]]

@@ -112,7 +112,7 @@ def test_a_number_is_allowed_from_its_least_to_its_greatest(
 
 @pytest.fixture(scope="module")
 def limited(settings: Settings, keys: Keyring) -> Iterator[Backend]:
-    """A service that lets five requests a minute through."""
+    """Yield a service with a rate limit of five requests per minute."""
     with (
         running_server(settings, rate_limit=5) as server,
         Backend(settings, keys, server.base_url) as backend,

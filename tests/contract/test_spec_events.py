@@ -1,4 +1,7 @@
-"""The specification's part "Events", as a receiver sees it: configuration, envelope, content, headers, moments."""
+"""Test the specification's part "Events" as a receiver sees it.
+
+The tests check the configuration, the envelope, the content, the headers and the times of events.
+"""
 
 import hashlib
 import hmac
@@ -98,7 +101,8 @@ def customs(stage: Backend, hooks: FakeServer) -> Customs:
 
 
 def test_the_secret_has_32_bytes_and_changes_with_every_save(customs: Customs) -> None:
-    # "the service generates a 32-byte secret and shows it once"; "Saving the URL again regenerates the secret"
+    # "the service generates a 32-byte secret and shows it once";
+    # "Saving the URL again regenerates the secret"
     secrets = {customs.customer.secret, customs.save(), customs.save()}
     assert len(secrets) == 3
     assert all(len(bytes.fromhex(secret)) == 32 for secret in secrets)

@@ -217,7 +217,8 @@ def test_a_finding_shows_every_field_as_it_is_known(stage: Backend, tenant: Tena
 
 
 def test_a_finding_has_all_fields_of_the_specification_in_list_and_single_form(stage: Backend) -> None:
-    # "Shape of the finding in list and single responses beyond the fields above: not shown" -> the same object, additive fields only
+    # "Shape of the finding in list and single responses beyond the fields above: not shown"
+    # -> the same object, additive fields only
     tenant = stage.tenant()
     stage.import_(tenant.account, {}, make_line(), make_line(status="resolved"), make_line(secret="x" * 40))
     listed = tenant.get("/findings").json()["data"]
@@ -330,7 +331,8 @@ def test_texts_come_back_exactly_as_they_were(stage: Backend, tenant: Tenant) ->
 def test_matched_text_shows_an_eighth_at_each_end_and_at_most_four(
     stage: Backend, tenant: Tenant, length: int, shown: int
 ) -> None:
-    # "always masked; the raw credential is never returned" - min(4, length // 8) characters around exactly eight stars
+    # "always masked; the raw credential is never returned"
+    # -> min(4, length // 8) characters around exactly eight stars
     secret = ("0123456789abcdefghijklmnopqrstuvwxyz" * 120)[:length]
     finding = imported(stage, tenant, make_line(secret=secret, matched_text=secret[:300]))
     assert finding["matched_text"] == secret[:shown] + MASK + secret[length - shown :]
@@ -551,7 +553,8 @@ def test_a_scan_run_is_the_same_object_in_list_and_single_form(
 def test_a_parameter_error_names_each_parameter_once(
     tenant: Tenant, path: str, wrong: dict[str, str]
 ) -> None:
-    # {"detail": [{"loc": [...], "msg": string, "type": string, "input": any (optional), "ctx": object (optional)}]}
+    # {"detail": [{"loc": [...], "msg": string, "type": string,
+    #              "input": any (optional), "ctx": object (optional)}]}
     answer = tenant.get(path, **wrong)
     assert answer.status_code == 422
     assert answer.json().keys() == {"detail"}

@@ -151,8 +151,8 @@ def test_the_same_action_again_gives_the_same_answer_and_changes_nothing(
 def test_the_resolved_event_carries_exactly_what_the_specification_lists(
     stage: Backend, tenant: Tenant
 ) -> None:
-    # `finding.resolved`: id, status, resolved_at, resolution_note, resolution_evidence, validation_status, composite_score, source_url,
-    # matched_text, pattern
+    # `finding.resolved`: id, status, resolved_at, resolution_note, resolution_evidence, validation_status,
+    # composite_score, source_url, matched_text, pattern
     finding = ready(
         stage,
         tenant,
@@ -423,8 +423,10 @@ def test_a_change_its_audit_line_and_its_event_are_written_together_or_not_at_al
     before = ready(stage, tenant)
     name = f"broken_{tenant.account.id}"
     assert re.fullmatch(r"broken_\d+", name)
-    stage.sql(f"""CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'broken'; END $$;
-                  CREATE TRIGGER {name} BEFORE INSERT ON {table} FOR EACH ROW WHEN (NEW.account_id = {tenant.account.id})
+    stage.sql(f"""CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql \
+AS $$ BEGIN RAISE EXCEPTION 'broken'; END $$;
+                  CREATE TRIGGER {name} BEFORE INSERT ON {table} \
+FOR EACH ROW WHEN (NEW.account_id = {tenant.account.id})
                   EXECUTE FUNCTION {name}()""")
     try:
         with capture_logs():  # the fault's traceback is not what is tested here

@@ -1,8 +1,12 @@
 """Generate labelled files from templates. The same seed generates the same bytes.
 
-A template names the path of its files and contains blocks. `--- +`: values in «…» must be found. `--- -`: values
-in ‹…› must not be found. `--- =`: the head of each file. A third of the blocks is held out: nobody reads
-them while working on the detector.
+A template names the path of its files and contains blocks:
+
+- `--- +`: values in «…» must be found.
+- `--- -`: values in ‹…› must not be found.
+- `--- =`: the head of each file.
+
+A third of the blocks is held out: nobody reads them while working on the detector.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Findings against labels: what was found, what was missed, and what was taken for a credential and is none."""
+"""Compare findings with labels: count what was found, what was missed and the false positives."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

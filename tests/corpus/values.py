@@ -8,18 +8,20 @@ from collections.abc import Callable
 from outcrop.scanner.rules.example_templates import expand_template
 
 _WORDS = [
-    "amber", "anchor", "arrow", "atlas", "aurora", "badger", "basalt", "beacon", "birch", "bison", "breeze", "bronze", "canyon",
-    "cedar", "cinder", "clover", "cobalt", "comet", "copper", "coral", "crater", "crimson", "delta", "dune", "ember", "falcon", "fjord",
-    "flint", "garnet", "glacier", "granite", "harbor", "hazel", "heron", "indigo", "iris", "ivory", "jasper", "juniper", "kestrel",
-    "lagoon", "lantern", "larch", "lotus", "lunar", "magnet", "maple", "marble", "meadow", "meteor", "mirror", "nebula", "nectar",
-    "oasis", "ocean", "onyx", "opal", "orbit", "orchid", "osprey", "otter", "pebble", "pepper", "phoenix", "pine", "plasma", "prairie",
-    "quartz", "quiver", "raven", "reef", "ridge", "river", "saffron", "sierra", "silver", "slate", "solar", "sparrow", "spruce",
-    "summit", "thistle", "thunder", "timber", "topaz", "tundra", "umber", "valley", "velvet", "violet", "walnut", "willow", "winter",
-    "zenith", "zephyr",
+    "amber", "anchor", "arrow", "atlas", "aurora", "badger", "basalt", "beacon", "birch", "bison",
+    "breeze", "bronze", "canyon", "cedar", "cinder", "clover", "cobalt", "comet", "copper", "coral",
+    "crater", "crimson", "delta", "dune", "ember", "falcon", "fjord", "flint", "garnet", "glacier",
+    "granite", "harbor", "hazel", "heron", "indigo", "iris", "ivory", "jasper", "juniper", "kestrel",
+    "lagoon", "lantern", "larch", "lotus", "lunar", "magnet", "maple", "marble", "meadow", "meteor",
+    "mirror", "nebula", "nectar", "oasis", "ocean", "onyx", "opal", "orbit", "orchid", "osprey", "otter",
+    "pebble", "pepper", "phoenix", "pine", "plasma", "prairie", "quartz", "quiver", "raven", "reef",
+    "ridge", "river", "saffron", "sierra", "silver", "slate", "solar", "sparrow", "spruce", "summit",
+    "thistle", "thunder", "timber", "topaz", "tundra", "umber", "valley", "velvet", "violet", "walnut",
+    "willow", "winter", "zenith", "zephyr",
 ]  # fmt: skip
 _FIRST = [
-    "anna", "ben", "carla", "david", "eva", "frank", "gina", "henry", "ida", "jonas", "karl", "lena", "mario", "nina", "oscar", "paula",
-    "quinn", "rosa", "simon", "tara", "uwe", "vera", "willi",
+    "anna", "ben", "carla", "david", "eva", "frank", "gina", "henry", "ida", "jonas", "karl", "lena",
+    "mario", "nina", "oscar", "paula", "quinn", "rosa", "simon", "tara", "uwe", "vera", "willi",
 ]  # fmt: skip
 _LEET = str.maketrans("aeiost", "431057")
 _SAFE = string.ascii_letters + string.digits
@@ -30,7 +32,11 @@ _OWN = re.compile(
 
 
 def fill(template: str, chance: random.Random) -> str:
-    """Fill a template: names and passwords here, random characters as in the examples of rules; ⟦ and ⟧ are literal braces."""
+    """Fill the placeholders of a template.
+
+    Names and passwords are generated here, random characters as in the examples of rules.
+    ⟦ and ⟧ become literal double braces.
+    """
     text = _OWN.sub(
         lambda match: _MAKERS[match[1].partition(" ")[0]](chance, match[1].partition(" ")[2]), template
     )
@@ -66,8 +72,21 @@ def _password(chance: random.Random, signs: str = _SIGNS) -> str:
 
 
 def _token(chance: random.Random) -> str:
-    return chance.choice(["{{hex 32}}", "{{hex 40}}", "{{hex 64}}", "{{base62 24}}", "{{base62 32}}", "{{base62 40}}", "{{base64url 43}}",
-                          "{{uuid}}", "{{base36 25}}", "{{UPPER 4}}{{base62 28}}", "{{base32 32}}"])  # fmt: skip
+    return chance.choice(
+        [
+            "{{hex 32}}",
+            "{{hex 40}}",
+            "{{hex 64}}",
+            "{{base62 24}}",
+            "{{base62 32}}",
+            "{{base62 40}}",
+            "{{base64url 43}}",
+            "{{uuid}}",
+            "{{base36 25}}",
+            "{{UPPER 4}}{{base62 28}}",
+            "{{base32 32}}",
+        ]
+    )
 
 
 def _snake(chance: random.Random) -> str:

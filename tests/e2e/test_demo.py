@@ -52,7 +52,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @contextmanager
 def demo(environment: dict[str, str]) -> Iterator[Shown]:
-    """Run the demo until its closing screen is there; then stop it as Ctrl-C does, and look whether anything stays behind."""
+    """Run the demo until it shows its closing screen, and yield its output.
+
+    Then stop it as Ctrl-C does, and check that no process is left running.
+    """
     with subprocess.Popen(
         [COMMAND, "demo", "--port", "0"], env=environment, stdout=subprocess.PIPE, text=True
     ) as running:
@@ -137,7 +140,10 @@ def test_the_first_minute_and_a_second_one(environment: dict[str, str]) -> None:
 
 
 def walk_the_portal(shown: Shown) -> None:
-    """Start a run and watch it to its end, ask an issuer again, save a webhook and see its test event arrive: a real worker does it all."""
+    """Use the portal with a real worker.
+
+    Start a run and wait for its end, validate a finding again, save a webhook and receive its test event.
+    """
     base = shown.after("Portal").rstrip("/")
     with running_browser() as browser:
         page = browser.new_page()

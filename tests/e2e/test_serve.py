@@ -1,4 +1,4 @@
-"""`outcrop serve` as an operator runs it: an embedded database, several processes, and every way of ending it."""
+"""Test `outcrop serve` with an embedded database and several processes, and every way to stop it."""
 
 import json
 import os
@@ -87,7 +87,10 @@ def ready(base_url: str, **options: Any) -> bool:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Every process that works with the data folder: ours have it in their environment, PostgreSQL's in its command line."""
+    """Return the ids of all processes that use the data folder.
+
+    Our processes have it in their environment, those of PostgreSQL in their command line.
+    """
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -239,7 +242,7 @@ def test_behind_a_proxy_the_forwarded_scheme_is_believed_only_from_it(folder: Pa
 
 
 def port_of(folder: Path) -> int:
-    """The port that a child listens on, as its parent logged it."""
+    """Return the port that a child process listens on, as its parent logged it."""
     log = (folder.parent / "serve.log").read_text()
     found = re.search(r'"port": (\d+)', log)
     assert found is not None

@@ -20,7 +20,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def stage(settings: Settings, keys: Keyring) -> Iterator[Backend]:
-    """A server that knows its own address, as a browser's forms need it to."""
+    """Yield a server that knows its own address, as the forms of a browser require."""
     with (
         running_server(settings, rate_limit=0) as server,
         Backend(settings, keys, server.base_url) as backend,

@@ -1,4 +1,4 @@
-"""The portal in a real browser, on a real server with a real worker and real data: every flow a person walks."""
+"""Test every flow of the portal in a real browser, with a real server, worker and database."""
 
 import re
 import time
@@ -358,11 +358,12 @@ def test_the_second_factor_is_switched_on_and_asked_for(stage: Backend, browser:
 _CODE = "window.hit=1"
 # Texts that try to leave an HTML context, and a script that would run then.
 _WAYS_OUT = [
-    "", '">', "'>", "`>", "</textarea>", "</title>", "</script>", "</style>", "-->", "]]>", "</td></tr></table>", "</a>", "\\'>", "&quot;>",
+    "", '">', "'>", "`>", "</textarea>", "</title>", "</script>", "</style>", "-->", "]]>",
+    "</td></tr></table>", "</a>", "\\'>", "&quot;>",
 ]  # fmt: skip
 _ATTRIBUTES = [
-    "img src=x onerror", "svg onload", "svg/onload", "details open ontoggle", "input autofocus onfocus", "body onload",
-    "video><source onerror", "audio src=x onerror", "marquee onstart",
+    "img src=x onerror", "svg onload", "svg/onload", "details open ontoggle", "input autofocus onfocus",
+    "body onload", "video><source onerror", "audio src=x onerror", "marquee onstart",
 ]  # fmt: skip
 _RUNS = [
     *(f"<{attribute}={_CODE}>" for attribute in _ATTRIBUTES),
@@ -424,7 +425,8 @@ def test_scanned_text_is_never_run(stage: Backend, tenant: Tenant, seat: Seat) -
         seat.open(path)
         assert page.locator("pre .line").count() >= (6 if path in pages[-len(read) :] else 0), path
         assert page.evaluate(
-            "window.hit === undefined && document.querySelector('base, iframe, [onerror], main script') === null"
+            "window.hit === undefined && "
+            "document.querySelector('base, iframe, [onerror], main script') === null"
         ), path
         for link in page.locator("main a").all():
             assert re.match(r"(/|\?|#|https?://)", link.get_attribute("href") or ""), path

@@ -1,4 +1,7 @@
-"""What is long or wide stays on the page: every page at every width from a small phone to a desktop, nothing cut, nothing out of reach."""
+"""Test that long and wide contents stay on the page.
+
+Each page is opened at widths from a small phone to a desktop. No text is cut, and everything can be reached.
+"""
 
 import re
 from datetime import timedelta
@@ -41,10 +44,12 @@ PAGES = [
     ),
 ]
 
-# A text that an ancestor cuts off, a table that is squeezed or must be scrolled where there is room, a menu with entries out of sight.
+# Report a text that an ancestor cuts off, a table that is squeezed or must be scrolled on a wide page,
+# and a menu with entries that are not visible.
 FAULTS = """() => {
   const faults = [];
-  const tell = (what, element) => faults.push(`${what}: ${element.tagName}.${element.className} ${element.textContent.trim().slice(0, 9)}`);
+  const tell = (what, element) => faults.push(\
+`${what}: ${element.tagName}.${element.className} ${element.textContent.trim().slice(0, 9)}`);
   const page = document.documentElement;
   if (page.scrollWidth > innerWidth) faults.push(`the page is ${page.scrollWidth - innerWidth} px too wide`);
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -52,26 +57,32 @@ FAULTS = """() => {
   const known = new Map();  // asked of each element once: there are thousands of texts
   const look = (box) => {
     const { overflowX: x, overflowY: y } = getComputedStyle(box);
-    const seen = { x: x !== "visible", y: y !== "visible", scrolls: /auto|scroll/.test(x + y), edge: box.getBoundingClientRect() };
+    const seen = { x: x !== "visible", y: y !== "visible", \
+scrolls: /auto|scroll/.test(x + y), edge: box.getBoundingClientRect() };
     known.set(box, seen);
     return seen;
   };
   while (texts.nextNode()) {
     const parent = texts.currentNode.parentElement;
-    if (!texts.currentNode.data.trim() || !parent.checkVisibility() || parent.closest(".sr, .skip, option")) continue;
+    if (!texts.currentNode.data.trim() || !parent.checkVisibility() \
+|| parent.closest(".sr, .skip, option")) continue;
     range.selectNodeContents(texts.currentNode);
     const text = range.getBoundingClientRect();
     for (let box = parent; box !== page; box = box.parentElement) {
       const { x, y, scrolls, edge } = known.get(box) ?? look(box);
       if (scrolls) break;
-      if ((x && (text.left < edge.left - 1 || text.right > edge.right + 1)) || (y && text.bottom > edge.bottom + 1)) tell("cut", parent);
+      if ((x && (text.left < edge.left - 1 || text.right > edge.right + 1)) \
+|| (y && text.bottom > edge.bottom + 1)) tell("cut", parent);
     }
   }
-  for (const menu of document.querySelectorAll("nav")) if (menu.scrollWidth > menu.clientWidth) tell("out of sight", menu);
-  for (const cell of document.querySelectorAll(".grid .break")) if (cell.offsetWidth < 150) tell("squeezed", cell);
+  for (const menu of document.querySelectorAll("nav")) \
+if (menu.scrollWidth > menu.clientWidth) tell("out of sight", menu);
+  for (const cell of document.querySelectorAll(".grid .break")) \
+if (cell.offsetWidth < 150) tell("squeezed", cell);
   for (const table of document.querySelectorAll(".scroll")) {
     if (innerWidth >= 1024 && table.scrollWidth > table.clientWidth) tell("must be scrolled", table);
-    const reached = table.matches("[tabindex='0'][role=region][aria-label]") || !table.querySelector(".break");
+    const reached = table.matches("[tabindex='0'][role=region][aria-label]") \
+|| !table.querySelector(".break");
     if (!reached) tell("out of the keyboard's reach", table);
   }
   return faults;
@@ -109,9 +120,11 @@ def crowd(stage: Backend, tenant: Tenant) -> list[str]:
     tenant.post(f"/findings/{lines[0]['id']}/suppress").raise_for_status()
     reason = "the receiver's certificate is not for this name"
     stage.sql(
-        "UPDATE outbox SET claimed_at = now(), outcome = 'failed', status = 503, ms = 12345, reason = %s WHERE account_id = %s",
-        reason, account.id,
-    )  # fmt: skip
+        "UPDATE outbox SET claimed_at = now(), outcome = 'failed', status = 503, ms = 12345, reason = %s "
+        "WHERE account_id = %s",
+        reason,
+        account.id,
+    )
 
     def add(text: str, schedule: Schedule, **options: Any) -> None:
         given: dict[str, Any] = {

@@ -1,4 +1,7 @@
-"""No credential is kept in what a person types: neither one of the account's findings nor any other that is recognised."""
+"""Test that no credential is stored in a note that a user types.
+
+This holds for the credentials of the account's findings and for all others that a rule recognises.
+"""
 
 import asyncio
 import base64
@@ -25,7 +28,7 @@ TOKEN = token("typed")
 
 @pytest.fixture(autouse=True)
 def compiled() -> None:
-    """The rules are in the cache: the server does not mask all that looks drawn."""
+    """Compile the rules into the cache, so that the server does not mask every random-looking value."""
     ruleset()
 
 
@@ -99,7 +102,10 @@ def test_however_it_is_written(tenant: Tenant, finding: str, written: str) -> No
 
 ORDINARY = [
     "Rotated by the billing team on 3 March, see OPS-1234 and https://wiki.example.com/runbooks/rotate?page=2#steps.",
-    "Removed in commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b; run 6f1ed002-ab55-4f05-b0a7-0f4b1f5bb1aa shows it gone.",
+    (
+        "Removed in commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b; "
+        "run 6f1ed002-ab55-4f05-b0a7-0f4b1f5bb1aa shows it gone."
+    ),
     "The password was changed, the token is short-lived, the secret key: ask ops@example.com.",
     "100 % of it. Größe: 5×5; ключ заменён; 鍵を交換した 🔑",
     "x" * NOTE_LENGTH,
@@ -144,7 +150,10 @@ def test_without_rules_yet_what_looks_drawn_is_masked(
         return ruleset()
 
     notes = NoteCleaner(slowly)
-    typed = f"it was {TOKEN}, in OPS-1234, ROTATION_TICKET_2026_00123, https://example.com/a/b, 6f1ed002-ab55-4f05-b0a7-0f4b1f5bb1aa"
+    typed = (
+        f"it was {TOKEN}, in OPS-1234, ROTATION_TICKET_2026_00123, "
+        "https://example.com/a/b, 6f1ed002-ab55-4f05-b0a7-0f4b1f5bb1aa"
+    )
 
     async def work(db: object) -> list[str]:
         first = await notes.clean(db, backend.keys, tenant.account.id, typed)
