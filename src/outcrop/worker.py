@@ -148,11 +148,13 @@ async def _run_every(seconds: float, stop: asyncio.Event, task: Callable[[], Awa
 
 
 async def _fold_rollups(runtime: Runtime) -> int:
+    """Add the pending changes of finding counts to the rollups; return how many."""
     async with runtime.pool.connection() as db:
         return await rollups.fold_deltas(db)
 
 
 async def _delete_expired_sessions(runtime: Runtime) -> int:
+    """Delete expired sessions, links and sign-in attempts; return how many."""
     async with runtime.pool.connection() as db:
         return await sessions.delete_expired(db, now=now())
 
@@ -235,16 +237,19 @@ def _build_app(url: str, context: RunContext) -> procrastinate.App:
 
     @app.task(name=PLAN_TASK, retry=_RetryAlways())
     async def plan(account_id: int, scan_id: str) -> None:
+        """Run the job that plans a run."""
         with _log_failure(scan=scan_id):
             await plan_run(context, account_id, UUID(scan_id))
 
     @app.task(name=SCAN_SOURCE_TASK, retry=_RetryAlways())
     async def scan(account_id: int, scan_id: str, source: str) -> None:
+        """Run the job that scans one source of a run."""
         with _log_failure(scan=scan_id):
             await scan_source(context, account_id, UUID(scan_id), source)
 
     @app.task(name=VALIDATE_TASK, retry=_RetryAlways())
     async def validate(account_id: int, finding_id: str, by: str) -> None:
+        """Run the job that checks the credential of a finding."""
         with _log_failure(finding=finding_id):
             await run_requested_validation(context, account_id, UUID(finding_id), by=by)
 

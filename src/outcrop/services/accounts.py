@@ -32,6 +32,7 @@ async def get_account(db: Connection, slug: str) -> Account:
 
 
 async def list_accounts(db: Connection) -> list[Account]:
+    """Return all accounts."""
     return await accounts.select_all(db)
 
 

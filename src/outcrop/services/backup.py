@@ -53,6 +53,7 @@ async def write_backup(
             writer.begin_table(table.name, table.columns)
 
             def write_piece(piece: bytes | bytearray | memoryview) -> None:
+                """Write rows to the archive and report the progress."""
                 writer.add_rows(piece)
                 progress(writer.size)
 
@@ -156,6 +157,7 @@ async def _fill_tables(
     """
 
     def report_progress(pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the pieces; before each, report how much of the archive was read."""
         for piece in pieces:
             progress(archive.bytes_read)
             yield piece
@@ -187,4 +189,5 @@ async def _end_runs(db: Connection, *, now: datetime) -> int:
 
 
 def _altered(name: str) -> BadInputError:
+    """Return the error for a backup whose content is not what was verified or written."""
     return BadInputError(f"{name} was altered: nothing was restored")

@@ -66,6 +66,7 @@ class PostFunction(Protocol):
 
 
 def _clock() -> datetime:
+    """Return the current time in UTC, without microseconds."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
@@ -81,6 +82,7 @@ class DeliveryWorker:
         clock: Callable[[], datetime] = _clock,
         slots: int = SLOTS,
     ) -> None:
+        """Create a worker that signs with `keys` and sends with `post`, at most `slots` requests at once."""
         self._pool = pool
         self._keys = keys
         self._post = post

@@ -20,6 +20,7 @@ from outcrop.store.keyring import Keyring
 
 
 async def list_findings(db: Connection, account_id: int, query: FindingQuery) -> Page[Finding]:
+    """Return one page of the findings that match a query."""
     return await listing.select_page(db, account_id, query)
 
 

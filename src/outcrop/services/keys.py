@@ -51,6 +51,7 @@ async def create_key(
 
 
 async def list_keys(db: Connection, account: Account) -> list[ApiKey]:
+    """Return all API keys of an account, revoked ones too."""
     return await keys.select_all(db, account.id)
 
 

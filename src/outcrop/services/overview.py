@@ -44,6 +44,7 @@ class Overview:
 
     @property
     def active(self) -> int:
+        """The number of findings in the active view."""
         return self.by_status[Status.ACTIVE]
 
 

@@ -11,6 +11,7 @@ from outcrop.store.runs import scans
 async def list_scans(
     db: Connection, account_id: int, *, type_: ScanType | None, page: int, per_page: int
 ) -> Page[ScanRun]:
+    """Return one page of scan runs, newest first, of one type or of all."""
     return await scans.select_page(db, account_id, type_=type_, page=page, per_page=per_page)
 
 

@@ -243,6 +243,7 @@ def _digest(token: str) -> bytes | None:
 
 
 def _sha256(token: str) -> bytes:
+    """Return the SHA-256 digest of a token."""
     return hashlib.sha256(token.encode()).digest()
 
 

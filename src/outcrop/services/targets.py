@@ -63,6 +63,7 @@ async def add_target(
 
 
 async def list_targets(db: Connection, account: Account) -> list[Target]:
+    """Return all targets of an account."""
     return await targets.select_all(db, account.id)
 
 
@@ -140,6 +141,7 @@ async def remove_target(
 
 
 def _missing(target_id: str) -> NotFoundError:
+    """Return the error for a target that does not exist."""
     return NotFoundError(f"there is no target {target_id[:100]!r}")
 
 

@@ -391,8 +391,10 @@ def _actor(by: Member | str) -> str:
 
 
 def _link_error() -> NotFoundError:
+    """Return the error for a link that cannot be used."""
     return NotFoundError("this link has expired or was used already: ask for a new one")
 
 
 def _sha256(token: str) -> bytes:
+    """Return the SHA-256 digest of a token."""
     return hashlib.sha256(token.encode()).digest()

@@ -81,6 +81,7 @@ async def validate_hits(
     checked = 0
 
     def on_verdict(number: int, verdict: Verdict) -> None:
+        """Store the verdict for all hits of a credential and report the progress."""
         nonlocal checked
         checked += 1
         verdicts.update(dict.fromkeys(hit_numbers[number], verdict))

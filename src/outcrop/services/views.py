@@ -14,6 +14,7 @@ MAX_NAME_LENGTH, MAX_QUERY_LENGTH, MAX_VIEWS = 60, 2_000, 100
 
 
 async def list_views(db: Connection, account: Account) -> list[SavedView]:
+    """Return all saved views of an account."""
     return await views.select_all(db, account.id)
 
 

@@ -118,6 +118,7 @@ async def _check_ready(db: Connection, account: Account) -> None:
 
 
 def _missing() -> NotFoundError:
+    """Return the error for an account without a webhook."""
     return NotFoundError("the account has no webhook")
 
 

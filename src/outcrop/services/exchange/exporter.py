@@ -27,6 +27,7 @@ class ExportFormat(StrEnum):
 
     @property
     def media_type(self) -> str:
+        """The media type for the Content-Type header."""
         return {
             "jsonl": "application/x-ndjson",
             "csv": "text/csv; charset=utf-8",
@@ -67,15 +68,18 @@ class _JsonlWriter:
         pass
 
     def head(self) -> bytes:
+        """Return the bytes before the first finding."""
         return b""
 
     def body(self, batch: list[ExportedFinding]) -> bytes:
+        """Return the bytes of a batch of findings."""
         return b"".join(
             orjson.dumps(public_fields(exported.finding), option=orjson.OPT_APPEND_NEWLINE)
             for exported in batch
         )
 
     def tail(self) -> bytes:
+        """Return the bytes after the last finding."""
         return b""
 
 
@@ -118,19 +122,23 @@ class _CsvWriter:
         pass
 
     def head(self) -> bytes:
+        """Return the bytes before the first finding."""
         return _write_rows([list(_COLUMNS)])
 
     def body(self, batch: list[ExportedFinding]) -> bytes:
+        """Return the bytes of a batch of findings."""
         return _write_rows(
             [_to_cell(value(fields)) for value in _COLUMNS.values()]
             for fields in (public_fields(exported.finding) for exported in batch)
         )
 
     def tail(self) -> bytes:
+        """Return the bytes after the last finding."""
         return b""
 
 
 def _write_rows(rows: Any) -> bytes:
+    """Return rows as CSV bytes."""
     out = io.StringIO(newline="")
     csv.writer(out).writerows(rows)
     return out.getvalue().encode()
@@ -163,17 +171,20 @@ class _SarifWriter:
         self._is_first = True
 
     def head(self) -> bytes:
+        """Return the bytes before the first finding."""
         return (
             b'{"$schema":%s,"version":"2.1.0","runs":[{"columnKind":"unicodeCodePoints","results":['
             % orjson.dumps(sarif.SCHEMA)
         )
 
     def body(self, batch: list[ExportedFinding]) -> bytes:
+        """Return the bytes of a batch of findings."""
         results = b",".join(map(orjson.dumps, self._results(batch)))
         is_first, self._is_first = self._is_first, False
         return results if is_first else b"," + results
 
     def tail(self) -> bytes:
+        """Return the bytes after the last finding."""
         driver = {
             "name": "outcrop",
             "semanticVersion": self._version,

@@ -42,6 +42,7 @@ def _parse_time(value: object) -> datetime:
 
 
 def _parse_uuid(value: object) -> UUID:
+    """Parse a UUID in its 36-character form."""
     if isinstance(value, str) and (id_ := parse_id(value)) is not None:
         return id_
     raise PydanticCustomError("uuid_parsing", "should be a UUID in its 36-character form")

@@ -93,6 +93,7 @@ async def import_findings(
 
 
 def _split_batches(records: Iterator[_ImportRecord]) -> Iterator[list[_ImportRecord]]:
+    """Yield the records in lists of _BATCH_SIZE."""
     while batch := list(islice(records, _BATCH_SIZE)):
         yield batch
 
@@ -278,6 +279,7 @@ def _mask_finding(finding: Finding, mask: Callable[[str], str]) -> Finding:
 
 
 def _mask_optional(text: str | None, mask: Callable[[str], str]) -> str | None:
+    """Apply `mask` to a text; None stays None."""
     return None if text is None else mask(text)
 
 

@@ -36,10 +36,12 @@ class LocalFinding(NamedTuple):
 
     @property
     def secret(self) -> Secret:
+        """The raw credential."""
         return self.hit.secret
 
     @property
     def is_valid(self) -> bool:
+        """Whether the issuer has confirmed that the credential works."""
         return self.evidence.validation is Validation.VALID
 
 
@@ -72,6 +74,7 @@ def _is_reported(located: LocatedHit, target: TargetInfo) -> bool:
 
 
 def _place(located: LocatedHit) -> tuple[bytes, int, int, str]:
+    """Return the sort key of a hit: path, line, column, rule."""
     return located.path or b"", located.hit.line, located.hit.column, located.hit.rule.id
 
 

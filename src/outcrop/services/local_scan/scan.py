@@ -89,10 +89,12 @@ def _scan_target(
 
 
 def _os_error_message(target: str, error: OSError) -> str:
+    """Return the message of a target that the operating system cannot read."""
     return f"{printable_path(os.fsencode(target))}: {(error.strerror or 'cannot be read').lower()}"
 
 
 def _is_remote(target: str) -> bool:
+    """Whether a target is a web address, or a name of a GitHub owner."""
     return target.startswith(("https://", "http://", "github:", "gists:"))
 
 
@@ -114,6 +116,7 @@ def _scan_stdin(options: ScanOptions) -> ScanOutcome:
     size = 0
 
     def read(count: int) -> bytes:
+        """Read up to `count` bytes of standard input and count them."""
         nonlocal size
         data = options.stdin.read(count) if options.stdin else b""
         size += len(data)

@@ -73,6 +73,7 @@ async def run_periodically(step: Callable[[], Awaitable[None]]) -> AsyncIterator
     finished = False
 
     async def loop() -> None:
+        """Call `step` until the body of the context manager has finished."""
         while not finished:
             await step()
 

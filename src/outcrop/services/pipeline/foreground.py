@@ -45,6 +45,7 @@ async def run_in_foreground(
             )
 
         async def report_progress() -> None:
+            """Wait a moment, then pass the current state of the run to `on_progress`."""
             await asyncio.sleep(_PROGRESS_EVERY)
             async with context.pool.connection() as db:
                 if (current := await scans.select(db, account.id, run.id)) is not None:
@@ -65,6 +66,7 @@ async def _scan_sources(context: RunContext, account_id: int, scan_id: UUID, nam
     slots = asyncio.Semaphore(context.jobs)
 
     async def scan(name: str) -> None:
+        """Scan one source as soon as a slot is free."""
         async with slots:
             await scan_source(context, account_id, scan_id, name)
 

@@ -224,10 +224,12 @@ async def _run_job(
     last_saved = 0.0
 
     def on_progress(blobs: int, size: int, commits: int) -> None:
+        """Store the counters in the report and wake `save_progress`."""
         report.progress = {"blobs": blobs, "bytes": size, "commits": commits}
         has_progress.set()
 
     async def save_progress() -> None:
+        """Wait for new counters and write them to the database, at most every few seconds."""
         nonlocal last_saved
         await has_progress.wait()
         has_progress.clear()
@@ -260,6 +262,7 @@ def _is_missing_wiki(source: ScanSource, error: OperatorError) -> bool:
 
 
 def _coverage(source: ScanSource, result: JobResult) -> ScanCoverage:
+    """Return how much of the source the scan has read."""
     if source.kind == "commit":
         return ScanCoverage.SINGLE_COMMIT
     return ScanCoverage.COMPLETE if result.is_complete else ScanCoverage.PARTIAL
@@ -302,6 +305,7 @@ def _is_included(path: bytes, source: ScanSource) -> bool:
     text = printable_path(path)
 
     def matches(patterns: tuple[str, ...]) -> bool:
+        """Whether one of the glob patterns matches the path."""
         return any(fnmatchcase(text, pattern) for pattern in patterns)
 
     return (not source.include or matches(source.include)) and not matches(source.exclude)

@@ -39,10 +39,12 @@ class _EtagStore:
         self._account_id = account_id
 
     async def get(self, key: str) -> tuple[str, bytes] | None:
+        """Return the stored ETag and body of a request."""
         async with self._pool.connection() as db:
             return await sources.select_etag(db, self._account_id, key)
 
     async def put(self, key: str, etag: str, body: bytes) -> None:
+        """Store the ETag and body of a response."""
         async with self._pool.connection() as db:
             await sources.save_etag(db, self._account_id, key, etag, body)
 
@@ -52,6 +54,7 @@ def _show_waits(context: RunContext, key: SourceKey) -> Callable[[float, str], N
     tasks: set[asyncio.Task[None]] = set()  # asyncio itself keeps only weak references to tasks
 
     async def show(seconds: float, reason: str) -> None:
+        """Show the reason in the run for `seconds`, then remove it."""
         text = f"{reason}: waiting {seconds:.0f} seconds"
         async with context.pool.connection() as db:
             await scans.set_waiting(db, key.account_id, key.scan_id, text)
@@ -60,6 +63,7 @@ def _show_waits(context: RunContext, key: SourceKey) -> Callable[[float, str], N
             await scans.set_waiting(db, key.account_id, key.scan_id, None)
 
     def on_wait(seconds: float, reason: str) -> None:
+        """Start showing the reason, without waiting."""
         task = asyncio.ensure_future(show(seconds, reason))
         tasks.add(task)
         task.add_done_callback(tasks.discard)

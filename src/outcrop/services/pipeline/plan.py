@@ -92,6 +92,7 @@ async def _add_sources(
 
 
 def _spec_from_json(raw: dict[str, Any]) -> TargetSpec:
+    """Return the target specification that is stored with a run."""
     return TargetSpec(
         TargetKind(raw["kind"]), raw["name"], tuple(raw["include"]), tuple(raw["exclude"]), raw["options"]
     )

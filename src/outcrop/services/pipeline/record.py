@@ -372,6 +372,7 @@ def open_value(context: RunContext, key: SourceKey, stored: StoredFinding) -> st
 
 
 def _path_text(path: bytes) -> str:
+    """Decode a path; bytes that are not UTF-8 become surrogates."""
     return path.decode("utf-8", "surrogateescape")
 
 

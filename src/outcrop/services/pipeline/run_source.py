@@ -62,5 +62,6 @@ async def _scan(
 
 
 def _source_from_json(raw: dict[str, Any]) -> ScanSource:
+    """Return the source that is stored as a claim's `spec`."""
     patterns = {"include": tuple(raw["include"]), "exclude": tuple(raw["exclude"])}
     return ScanSource(**{**raw, **patterns, "visibility": Visibility(raw["visibility"])})

@@ -266,6 +266,7 @@ async def _undetected_by_url(scan: _SiteScan, origin: str) -> dict[tuple[str, bo
 
 
 def _path_text(context: RunContext, key: SourceKey, stored: StoredFinding) -> str:
+    """Return the unmasked path of a stored finding as text."""
     return open_path(context, key, stored).decode("utf-8", "surrogateescape")
 
 

@@ -95,6 +95,7 @@ def _read_array(file: BinaryIO, path: JsonPath) -> Iterator[FileRecord]:
 
 
 def _parse_object(where: str, text: bytes) -> dict[str, Any]:
+    """Parse a JSON object; raise RecordError if the text is anything else."""
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -157,6 +158,7 @@ class _PrefixedFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Fill the buffer with the next bytes; return their number."""
         piece = self._head[: len(buffer)] or self._rest.read(len(buffer))
         self._head = self._head[len(buffer) :]
         buffer[: len(piece)] = piece
