@@ -28,8 +28,8 @@ ENDLESS = ("serve", "worker", "demo")
 # These send requests to hosts that a test must not contact, or need an empty database.
 # The tests named here run the same commands with a host or a database of their own.
 ELSEWHERE = {
-    "outcrop scan --account acme github:acme": "tests/services/test_pipeline_github.py",
-    "outcrop scan --account acme https://www.example.com/": "tests/services/test_pipeline_site.py",
+    "outcrop scan --account acme github:acme": "tests/services/pipeline/test_pipeline_github.py",
+    "outcrop scan --account acme https://www.example.com/": "tests/services/pipeline/test_pipeline_site.py",
     "outcrop backup FILE": "tests/cli/test_backup_command.py",
     "outcrop restore FILE": "tests/cli/test_backup_command.py",
     "outcrop restore outcrop-2026-11-15.backup": "tests/cli/test_backup_command.py",
