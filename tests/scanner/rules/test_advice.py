@@ -1,4 +1,4 @@
-"""What to do about a leaked credential: of every built-in rule something is said, of the operator's own what their files say."""
+"""Every built-in rule has advice for a leaked credential, and own rule files are searched too."""
 
 import subprocess
 import sys
@@ -12,17 +12,18 @@ from outcrop.scanner.rules.model import Rule
 from tests.support.rulesets import ruleset
 
 
-def is_good(rule: Rule) -> bool:
-    told = find_advice(rule.id, rule.secret_type)
-    links = all(rule.issuer in label and urlsplit(url).scheme == "https" for label, url in told.links)
-    return links and len(told.steps) == 4 and all(20 <= len(step) <= 300 for step in told.steps)
+def has_good_advice(rule: Rule) -> bool:
+    """Whether a rule has four steps of 20 to 300 characters, and only https links that name the issuer."""
+    advice = find_advice(rule.id, rule.secret_type)
+    links = all(rule.issuer in label and urlsplit(url).scheme == "https" for label, url in advice.links)
+    return links and len(advice.steps) == 4 and all(20 <= len(step) <= 300 for step in advice.steps)
 
 
 def test_every_rule_has_steps_and_good_links() -> None:
-    assert [rule.id for rule in ruleset().rules if not is_good(rule)] == []
+    assert [rule.id for rule in ruleset().rules if not has_good_advice(rule)] == []
 
 
-def test_a_rule_says_more_than_its_file() -> None:
+def test_the_advice_of_a_rule_replaces_that_of_its_file() -> None:
     general, own = (
         find_advice("github_pat_classic", "github"),
         find_advice("github_app_installation_token", "github"),
@@ -50,26 +51,28 @@ def test_a_rule_says_more_than_its_file() -> None:
         (None, "ssh_private_key", "key pair"),
     ],
 )
-def test_what_no_issuer_revokes_has_advice_by_its_kind(rule: str | None, kind: str, words: str) -> None:
-    told = find_advice(rule, kind)
-    assert words in told.steps[0]
-    assert told.links == ()
+def test_a_type_that_no_issuer_can_revoke_has_advice_of_its_own(
+    rule: str | None, kind: str, words: str
+) -> None:
+    advice = find_advice(rule, kind)
+    assert words in advice.steps[0]
+    assert advice.links == ()
 
 
-def test_an_imported_finding_is_known_by_its_type() -> None:
+def test_a_finding_without_a_rule_has_the_advice_of_its_type() -> None:
     assert find_advice(None, "stripe").links == find_advice("stripe_secret_key", "stripe").links != ()
 
 
-def test_rules_of_the_operator_come_first_and_broken_ones_are_passed_over(tmp_path: Path) -> None:
+def test_own_rules_have_precedence_and_wrong_files_are_skipped(tmp_path: Path) -> None:
     rule = '\n[[rule]]\nid = "acme"\nname = "Acme"\nsecret_type = "acme"\npattern = \'acme_[a-z]{9}\'\n'
     (tmp_path / "a.toml").write_text('issuer = "Acme"\nrevoke = "https://acme.example/keys"\n' + rule)
     (tmp_path / "b.toml").write_text('"acme" [[')
-    told = find_advice("acme", "acme", [tmp_path / "missing", tmp_path])
-    assert told.links == (("Revoke or rotate it at Acme", "https://acme.example/keys"),)
-    assert told.steps[0] == "Revoke it at Acme and create a new one with no more permissions than it needs."
+    advice = find_advice("acme", "acme", [tmp_path / "missing", tmp_path])
+    assert advice.links == (("Revoke or rotate it at Acme", "https://acme.example/keys"),)
+    assert advice.steps[0] == "Revoke it at Acme and create a new one with no more permissions than it needs."
 
 
-def test_nothing_is_compiled_and_no_engine_loaded() -> None:
+def test_no_rule_is_compiled_and_hyperscan_is_not_imported() -> None:
     program = (
         "import sys, outcrop.scanner.rules.advice as advice; "
         "advice.find_advice('stripe_secret_key', 'stripe'); sys.exit('hyperscan' in sys.modules)"

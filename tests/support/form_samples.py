@@ -1,0 +1,104 @@
+"""Write random texts that match the regular expressions of forms."""
+
+import random
+import re
+from functools import cache
+from re import _constants as op
+from typing import Any
+
+from outcrop.scanner.engine.ruleset import RuleSet
+from outcrop.scanner.engine.triggers import scan_joined_texts
+from outcrop.scanner.patterns import regex_ast
+from outcrop.scanner.patterns.prefilter import _write_class
+from outcrop.scanner.rules.model import CredentialForm
+
+SURROUNDINGS = b"abzAZ09_-+/=.,:;\"'`<>(){}[]\\ \t\r\n\x0b\x00\x80\xff"
+
+
+@cache
+def class_members(characters: str) -> tuple[list[int], list[int]]:
+    """Return the printable bytes of a character class, and all its bytes."""
+    found = [byte for byte in range(256) if re.match(characters.encode("latin-1"), bytes([byte]), re.DOTALL)]
+    return [byte for byte in found if 32 < byte < 127], found
+
+
+class MatchWriter:
+    """Writes random texts from a syntax tree. RE2 decides whether a text is a match: some anchors fail."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.at_start = False
+        self.at_end = False
+
+    def write(self, tree: Any, flags: int) -> bytes:
+        """Return a text for a sequence."""
+        return b"".join(self._write_item(code, value, flags) for code, value in tree)
+
+    def _write_item(self, code: Any, value: Any, flags: int) -> bytes:
+        if code == op.LITERAL:
+            return self._change_case(value, flags)
+        if code == op.NOT_LITERAL:
+            return self._pick(f"[^\\x{value:02x}]")
+        if code == op.ANY:
+            return self._pick(r"[\x00-\xff]" if flags & re.DOTALL else r"[^\n]")
+        if code == op.IN:
+            return self._change_case(self._pick(_write_class(value))[0], flags)
+        if code == op.BRANCH:
+            return self.write(self.rng.choice(value[1]), flags)
+        if code == op.SUBPATTERN:
+            _, on, off, inner = value
+            return self.write(inner, (flags | on) & ~off)
+        if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
+            low, high, inner = int(value[0]), int(value[1]), value[2]
+            counts = [low, low, min(high, low + 1), min(high, low + self.rng.randint(0, 150))]
+            return b"".join(self.write(inner, flags) for _ in range(self.rng.choice(counts)))
+        assert code == op.AT, code
+        if value in {op.AT_BEGINNING, op.AT_BEGINNING_STRING}:
+            self.at_start = True
+        if value in {op.AT_END, op.AT_END_STRING}:
+            self.at_end = True
+        return b""
+
+    def _pick(self, characters: str) -> bytes:
+        """Return a byte of a class, mostly a printable one."""
+        printable, members = class_members(characters)
+        return bytes([self.rng.choice(printable if printable and self.rng.random() < 0.9 else members)])
+
+    def _change_case(self, code: int, flags: int) -> bytes:
+        """Return a byte, often in the other case if the flags ignore case."""
+        char = bytes([code])
+        if flags & re.IGNORECASE and code < 128 and self.rng.random() < 0.5:
+            return char.swapcase()
+        return char
+
+    def write_surroundings(self) -> bytes:
+        """Return a text to put before or after a match."""
+        return bytes(self.rng.choice(SURROUNDINGS) for _ in range(self.rng.choice([0, 1, 2, 30, 700])))
+
+
+def write_match(pattern: str, rng: random.Random) -> bytes:
+    """Return a text with a match of a pattern in random surroundings."""
+    tree = regex_ast.parse(pattern)
+    writer = MatchWriter(rng)
+    match = writer.write(tree, tree.state.flags)
+    before = b"" if writer.at_start else writer.write_surroundings()
+    return before + match + (b"" if writer.at_end else writer.write_surroundings())
+
+
+def forms_by_name(rules: RuleSet) -> dict[str, CredentialForm]:
+    """Return all forms, by the id of the rule and their index."""
+    return {f"{rule.id}-{index}": form for rule in rules.rules for index, form in enumerate(rule.forms)}
+
+
+@cache
+def trigger_numbers(rules: RuleSet) -> dict[str, int]:
+    """Return the number of the trigger of each form, by the regular expression of the form."""
+    return {
+        form.pattern.regex: number for number in range(rules.trigger_count) for _, form in rules.forms[number]
+    }
+
+
+def trigger_ends(rules: RuleSet, form: CredentialForm, data: bytes) -> list[int]:
+    """Return the sorted offsets at which the trigger of a form ends in a text."""
+    number = trigger_numbers(rules)[form.pattern.regex]
+    return sorted(end for end, found in scan_joined_texts(rules, data) if found == number)
