@@ -26,7 +26,10 @@ BASE64 = BASE62 + "+/"
 
 @cache
 def ruleset() -> RuleSet:
-    """Give the rules with their examples, which a cache does not keep. The first of the run's processes reads them, for commands too."""
+    """Return the built-in rules with their examples, which the cache of compiled rules does not have.
+
+    The first process of the run reads the rule files and writes the examples for the others.
+    """
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "examples.json"
