@@ -1,4 +1,4 @@
-"""Judge a value beside the name to which it is assigned.
+"""Decide whether a value is a credential, from the value and the name to which it is assigned.
 
 `judge_assignment` reads the line of the value, or some text around it where the line is not enough:
 
@@ -6,6 +6,18 @@
 2. `context.find_name_before` finds the name of the value and the gap between the two.
 3. The value is cut out: up to its closing quote (`_judge_quoted`), or up to the end of the unquoted text
    (`_judge_unquoted`). `candidate.judge_value` scores it, with reasons from the text around it.
+
+Parameters of several functions:
+
+- `data` is the text that is scanned; `start`, `end` are offsets of the value in it.
+- `judge` is the setting `judge` of the rule, `noun` or `key`: it selects the words that a name must
+  contain (`context.LAST_WORD`).
+- `is_bare`: the value is unquoted. A value after `>`, `;` or `[` counts as quoted.
+- `is_line`: the text that is passed is a part of one line, not of several lines.
+- `dismiss`: call `is_dismissed` before anything else.
+- `include_low`: also return values of low confidence.
+- `name` is the name before the value with its gap and its line (`context.NameBefore`).
+- `context` has reasons from the text around the value, such as DIRECT_ASSIGNMENT (`score`).
 """
 
 import re
@@ -99,9 +111,12 @@ _NEEDS_MORE_TEXT = Candidate(Confidence.LOW, 0, 0)  # see context.NEEDS_MORE_TEX
 def judge_assignment(  # noqa: PLR0917 - called for every match: a call without names is quicker
     data: bytes, start: int, judge: str, is_bare: bool, dismiss: bool, include_low: bool
 ) -> Candidate | None:
-    """Judge the value that begins at `start` and its name before it; None if it is no credential.
+    """Return the value that begins at `start` as a candidate; None if it is no credential.
 
-    `judge` is that of the rule, `noun` or `key`. `dismiss` says to try `is_dismissed` first.
+    `judge` (`noun` or `key`) selects the words that the name before the value must contain. `is_bare` says
+    that the value is unquoted. With `dismiss`, values that `is_dismissed` recognises are dropped first.
+    Without `include_low`, a value of low confidence is None too. Start and end of the candidate are offsets
+    in `data`.
     """
     text_start = start - BYTES_BEFORE_VALUE if start > BYTES_BEFORE_VALUE else 0
     line_end = data.find(b"\n", start, start + _BYTES_FROM_VALUE)
@@ -129,9 +144,12 @@ def judge_assignment(  # noqa: PLR0917 - called for every match: a call without 
 
 
 def is_dismissed_in_line(data: bytes, start: int, judge: str, is_bare: bool) -> bool:
-    """Whether the value that begins at `start` is certainly no credential, by itself and its line up to it.
+    """Whether the value at `start` is certainly no credential, by its own text and its line up to it.
 
-    The same as the first steps of `judge_assignment`, without a copy of the line that could be cached.
+    True for an unquoted call or index, for what `is_dismissed` recognises, and for a value without a name for
+    a credential before it. `judge` (`noun` or `key`) selects the words that such a name contains; `is_bare`
+    says that the value is unquoted. `judge_assignment` checks the same, but copies the line in order to cache
+    results.
     """
     if is_bare:
         if (
@@ -152,8 +170,8 @@ def is_dismissed_in_line(data: bytes, start: int, judge: str, is_bare: bool) -> 
 def is_dismissed(data: bytes, start: int, is_bare: bool) -> bool:
     """Whether the value that begins at `start` is a placeholder, or a reference to a variable or a member.
 
-    A quick check for texts that files are full of. It only dismisses values that would get no or low
-    confidence, and names of variables and members.
+    `is_bare` says that the value is unquoted. This quick check is for texts that files are full of. It only
+    dismisses values that would get no or low confidence, and names of variables and members.
     """
     if is_bare:
         return matches_at(
@@ -176,9 +194,11 @@ def is_dismissed(data: bytes, start: int, is_bare: bool) -> bool:
 def _judge_in_text(  # noqa: PLR0917 - a cached function is quicker without names
     data: bytes, start: int, judge: str, is_bare: bool, is_line: bool, dismiss: bool
 ) -> Candidate | None:
-    """Judge the value that begins at `start` of this short text, which is one line if `is_line`.
+    """Return the value at offset `start` of a short text as a candidate; None if it is no credential.
 
-    Return _NEEDS_MORE_TEXT if one line is not enough to decide.
+    The text is a part of one line if `is_line`, otherwise of several. Return _NEEDS_MORE_TEXT if it is not
+    enough to decide. Offsets of the candidate are offsets in the short text. `judge`, `is_bare` and `dismiss`
+    are those of `judge_assignment`; a value after `"Bearer ` counts as quoted.
     """
     before = data[:start]
     if before[-1] in _SPACES and (scheme := _AUTH_SCHEME_BEFORE.search(before)):
@@ -191,7 +211,13 @@ def _judge_in_text(  # noqa: PLR0917 - a cached function is quicker without name
 def _judge_by_name(  # noqa: PLR0911 - one return for each kind of value
     data: bytes, start: int, before: bytes, judge: str, *, is_bare: bool, is_line: bool
 ) -> Candidate | None:
-    """Judge the value at `start` with the nearest name in `before`, the text before the value."""
+    """Return the value at `start` as a candidate, by the nearest name before it; None if it is no credential.
+
+    `before` is the text before the value, without an authentication scheme such as `Bearer`. `judge` (`noun`
+    or `key`) selects the words that the name must contain. `is_bare` says that the value is unquoted,
+    `is_line` that `before` is a part of one line. Return _NEEDS_MORE_TEXT if `before` is not enough to find
+    the name.
+    """
     name = find_name_before(before, judge, is_bare, is_line)
     if name is None:
         return None
@@ -217,9 +243,11 @@ def _judge_by_name(  # noqa: PLR0911 - one return for each kind of value
 
 
 def _match_value(data: bytes, start: int, byte_before: int, *, is_bare: bool) -> re.Match[bytes] | None:
-    """Return the match of the value at `start`; None if there is none, or if it is too long.
+    """Return the match of the value at `start`; None if there is none or it has over MAX_VALUE_BYTES.
 
-    `byte_before` is the byte before the value, and before the authentication scheme if the value has one.
+    `byte_before` is the byte before the value, or before its authentication scheme (`"Bearer `) if it has
+    one. If it is a quote, the value ends before the same quote. With `is_bare`, the value ends before a
+    space, a quote or a bracket.
     """
     if is_bare:
         pattern = _BARE_VALUE
@@ -234,7 +262,7 @@ def _match_value(data: bytes, start: int, byte_before: int, *, is_bare: bool) ->
 def _is_no_credential(name: NameBefore, value: bytes, after: bytes) -> bool:
     """Whether a value repeats its name, is only an identifier, or is a word of a list.
 
-    `after` is the byte after the closing quote.
+    `after` is the byte after the closing quote, or b"" at the end of the text.
     """
     return (
         _repeats_name(name.name, value)
@@ -253,7 +281,11 @@ def _repeats_name(name: bytes, value: bytes) -> bool:
 
 
 def _assignment_context(name: NameBefore, *, is_bare: bool) -> tuple[str, ...]:
-    """Return the reason for a password in a direct assignment; no reason for other values."""
+    """Return (DIRECT_ASSIGNMENT,) for a password with only an operator before it; otherwise ().
+
+    `is_bare` says that the value is unquoted: then the rules for the operator are stricter
+    (`is_direct_assignment`).
+    """
     is_direct = name.noun is Noun.PASSWORD and is_direct_assignment(
         name.name, name.gap, name.line, is_bare=is_bare
     )
@@ -263,7 +295,12 @@ def _assignment_context(name: NameBefore, *, is_bare: bool) -> tuple[str, ...]:
 def _judge_quoted(  # noqa: PLR0917 - the value, its quote, its name
     data: bytes, start: int, end: int, quote: int, name: NameBefore, context: tuple[str, ...]
 ) -> Candidate | None:
-    """Judge a value between quotes. Text with spaces between backticks is a command, not a value."""
+    """Return the quoted value as a candidate; None without its closing quote, or if it is no credential.
+
+    `start` and `end` are the span between the quotes, `quote` is the byte that closes it. A text with spaces
+    between backticks is a command: None. `context` has reasons to add to those from the call or expression
+    around the value.
+    """
     if end >= len(data) or data[end] != quote or (quote == _BACKTICK and b" " in data[start:end]):
         return None
     while data[end - 1] == _BACKSLASH:  # the closing quote is escaped
@@ -273,9 +310,10 @@ def _judge_quoted(  # noqa: PLR0917 - the value, its quote, its name
 
 
 def _expression_context(gap: bytes, after: bytes) -> tuple[str, ...]:
-    """Return the reasons why a quoted value is only a part of what its name gets: a call, an expression.
+    """Return the reasons why a quoted value is only a part of what its name gets; () if there are none.
 
-    `after` is the text after the closing quote.
+    CALL_ARGUMENT: `gap`, the text between name and value, ends with a call that does not return its argument.
+    EXPRESSION_PART: `after`, the text after the closing quote, continues an expression.
     """
     reasons = []
     call = _CALL_BEFORE_QUOTE.search(gap) if b"(" in gap or b"[" in gap or b"{" in gap else None
@@ -288,14 +326,19 @@ def _expression_context(gap: bytes, after: bytes) -> tuple[str, ...]:
 
 
 def _returns_its_argument(function: bytes) -> bool:
-    """Whether a function returns the value of its argument: it converts the value, or is its type."""
+    """Whether the function or type of this name returns its argument, maybe in another type or encoding."""
     return function.lower() in _CONVERTERS or is_value_type(function)
 
 
 def _judge_unquoted(
     data: bytes, start: int, end: int, name: NameBefore, context: tuple[str, ...]
 ) -> Candidate | None:
-    """Judge a value without quotes. A call, an index and the author in `token - @author` are none."""
+    """Return the unquoted value from `start` to `end` as a candidate; None if it is no credential.
+
+    A call, an index and the author in `token - @author` are none. `context` has reasons from the text around
+    the value. It is ignored if the value is in a sentence. The candidate is `bare` if the value may be an
+    expression in code.
+    """
     gap = name.gap
     if data[start] == _AT and gap.strip() == b"-":
         return None
@@ -317,9 +360,10 @@ def _judge_unquoted(
 
 
 def _find_end_after_bracket(data: bytes, start: int, end: int, line: bytes) -> int | None:
-    """Return the end of an unquoted value that goes on after a bracket at `end`; None if it does not.
+    """Return the end of an unquoted value that goes on after the bracket at `end`; None if it does not.
 
-    Only a generated password does. A bracket that closes one in `line`, before the name, is not part of it.
+    It goes on only if the longer value looks like a generated password. A bracket that closes one in `line`,
+    the line up to the name, is not part of the value.
     """
     if end >= len(data) or data[end] not in _BRACKETS or VALUE_END.search(data, start, end):
         return None
@@ -332,14 +376,18 @@ def _find_end_after_bracket(data: bytes, start: int, end: int, line: bytes) -> i
 
 
 def _is_code(line: bytes) -> bool:
-    """Whether a name after this part of its line is outside of strings and comments."""
+    """Whether the text after `line`, the beginning of a line, is outside of strings and comments."""
     if line.count(b'"') % 2 or line.count(b"'") % 2 or line.count(b"`") % 2:
         return False
     return _COMMENT.search(line) is None
 
 
 def _judge_object_member(data: bytes, start: int) -> Candidate | None:
-    """Return the first credential among the members of an object that is written in a string."""
+    """Return the first credential in an object such as JSON whose text is in a string; None if there is none.
+
+    `start` is the offset after the opening brace and quote: that of the name of the first member. Members
+    with the name of an attribute (`token_url`) are skipped.
+    """
     for member in _OBJECT_MEMBER.finditer(data, start, start + MAX_VALUE_BYTES):
         if not ends_with_attribute(member[1]) and (
             found := judge_value(data, *member.span(2), Noun.SECRET, "quoted")

@@ -1,4 +1,14 @@
-"""Judge a value whose span and noun are known: cut it at its end, score it, check for placeholders."""
+"""Decide whether a value is a credential if its span and the noun in its name are known.
+
+`judge_value` cuts the value at its end, scores it, and checks for placeholders. `place` says how a value is
+written; each place has points in `score.POINTS`:
+
+- `quoted`, `bare`: with or without quotes;
+- `element`: the content of an XML element, a value in the line below its name, or text after `;` or `[`;
+- `option`, `command`: the argument of an option of a command, or of the command itself;
+- `said`: in a sentence such as `user x, password y`;
+- `header`: in an HTTP header; `call`: the argument of a call that is known to take a credential.
+"""
 
 import re
 from typing import NamedTuple
@@ -21,9 +31,10 @@ _MAX_LATIN1_LETTERS = 2  # of a password in an older charset; more are binary da
 
 
 class Candidate(NamedTuple):
-    """A value that may be a credential, with its span.
+    """A value that may be a credential: its confidence and its span in the text.
 
-    `bare` says that it is unquoted where code has an expression: in a source file it is none.
+    `bare` says that it is unquoted where code has an expression: in a source file it is no credential.
+    `placeholder` says that it is a placeholder, always with low confidence.
     """
 
     confidence: Confidence
@@ -36,9 +47,12 @@ class Candidate(NamedTuple):
 def judge_value(  # noqa: PLR0917 - the value, its name, its place
     data: bytes, start: int, end: int, noun: Noun, place: str, context: tuple[str, ...] = ()
 ) -> Candidate | None:
-    """Score the value between `start` and `end`; return None if it is no credential.
+    """Return the value between `start` and `end` as a candidate; None if it is no credential.
 
-    `place` says how the value is written, such as `quoted`. `context` has reasons from the text around it.
+    `noun` is the noun in the name of the value: the kind of credential. `place` says how the value is written
+    (see the module). Without quotes, the value is cut where other text follows it (VALUE_END). `context` has
+    reasons from the text around the value, such as DIRECT_ASSIGNMENT. Unicode escapes in the value are
+    decoded before it is scored.
     """
     if place in _PLACES_WITHOUT_QUOTES and (value_end := VALUE_END.search(data, start, end)):
         end = value_end.start()
@@ -53,7 +67,10 @@ def judge_value(  # noqa: PLR0917 - the value, its name, its place
 
 
 def make_candidate(data: bytes, start: int, end: int, confidence: Confidence | None) -> Candidate | None:
-    """Return the candidate for a scored span; None without a confidence. Placeholders get low confidence."""
+    """Return a candidate with this span and confidence; None if the confidence is None.
+
+    A placeholder gets low confidence instead.
+    """
     if confidence is None:
         return None
     placeholder = is_placeholder(decode_value(data[start:end]))
@@ -61,7 +78,7 @@ def make_candidate(data: bytes, start: int, end: int, confidence: Confidence | N
 
 
 def _is_text(value: bytes) -> bool:
-    """Whether a value is printable UTF-8, or ASCII with at most two letters in Latin-1."""
+    """Whether a value is printable UTF-8, or printable ASCII with one or two letters in Latin-1 among it."""
     try:
         return value.decode("utf-8").isprintable()
     except UnicodeDecodeError:

@@ -34,7 +34,11 @@ class CollectionItem(NamedTuple):
 
 
 def read_items(data: bytes, match_end: int) -> Iterator[CollectionItem]:
-    """Yield the values of the list or mapping that begins where the match of the rule ends."""
+    """Yield the values of the list or mapping whose beginning the rule has matched.
+
+    `match_end` is the end of that match: after the opening bracket, or in the first line of a YAML list or
+    mapping. At most MAX_COLLECTION_BYTES are read.
+    """
     return (
         _read_bracket_items(data, match_end)
         if is_after_bracket(data, match_end)
@@ -43,12 +47,18 @@ def read_items(data: bytes, match_end: int) -> Iterator[CollectionItem]:
 
 
 def is_after_bracket(data: bytes, match_end: int) -> bool:
-    """Whether a match ends with an opening bracket; otherwise it ends in the first line of YAML."""
+    """Whether the match that ends at `match_end` ends with `[`, `{` or `(`.
+
+    Otherwise it ends in the first line of a YAML list or mapping.
+    """
     return data[match_end - 1] in _OPENING_BRACKETS
 
 
 def _read_bracket_items(data: bytes, at: int) -> Iterator[CollectionItem]:
-    """Yield the quoted values after an opening bracket, up to the first that is no quoted value."""
+    """Yield the quoted values from `at` on, the offset after an opening bracket.
+
+    Stop before the first item that is no quoted value, and at the closing bracket.
+    """
     stop = at + MAX_COLLECTION_BYTES
     while (item := _BRACKET_ITEM.match(data, at, stop)) is not None:
         yield CollectionItem(*item.span(3), item[1] or b"", "quoted")
@@ -56,7 +66,10 @@ def _read_bracket_items(data: bytes, at: int) -> Iterator[CollectionItem]:
 
 
 def _read_yaml_lines(data: bytes, match_end: int) -> Iterator[CollectionItem]:
-    """Yield the values of consecutive lines with the same indentation, from the line of `match_end` on."""
+    """Yield the values of consecutive YAML lines with the same indentation.
+
+    The first is the line that contains the offset `match_end`.
+    """
     at = data.rfind(b"\n", 0, match_end) + 1
     stop = at + MAX_COLLECTION_BYTES
     indentation: bytes | None = None

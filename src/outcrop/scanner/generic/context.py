@@ -1,11 +1,20 @@
 """Read the text around a value: the name before it, and the gap between the name and the value.
 
-1. `find_name_before` finds the nearest name with a word for a credential, and checks that the gap leads
-   from the name to the value.
+1. `find_name_before` finds the nearest name with a word for a credential, and checks that the gap leads from
+   the name to the value.
 2. `is_direct_assignment` checks for the strongest link: nothing but an operator in the gap.
 3. `is_list_item`, `is_test_result` and `has_text_after` recognise values that are not assigned at all.
 
 `is_code_file` knows the files in which an unquoted value is an expression.
+
+Parameters of several functions:
+
+- `name` is the name of the value, `gap` the text between the name and the first character of the value, with
+  the opening quote.
+- `line` is the part of the name's line before the name.
+- `before` is the text before the value in `find_name_before` and `find_nearest_name`, otherwise the text
+  before the name.
+- `judge` is the setting `judge` of the rule, `noun` or `key`; `is_bare` says that the value is unquoted.
 """
 
 import re
@@ -84,7 +93,10 @@ _CODE_EXTENSIONS = frozenset(
 
 
 class NameBefore(NamedTuple):
-    """The name before a value: its offset, its noun, the gap up to the value, and its line up to the name."""
+    """The name before a value, with its offset `start` in the text before the value and its noun.
+
+    `gap` is the text between the name and the value, `line` the part of the name's line before the name.
+    """
 
     start: int
     name: bytes
@@ -99,10 +111,11 @@ NEEDS_MORE_TEXT = NameBefore(0, b"", Noun.KEY, b"", b"")
 
 @lru_cache(maxsize=4_096)  # the same text is before many different values
 def find_name_before(before: bytes, judge: str, is_bare: bool, is_line: bool) -> NameBefore | None:
-    """Return the nearest name before a value; None if it is no credential's or does not lead to the value.
+    """Return the nearest name before a value; None if it names no credential or its gap assigns nothing.
 
-    `before` is the text before the value: only its line if `is_line`, otherwise several lines. `is_bare` says
-    that the value is not quoted. NEEDS_MORE_TEXT means that one line was not enough to decide.
+    `before` is the text before the value: only its line if `is_line`, otherwise several lines. `judge`
+    (`noun` or `key`) selects the words that a name must contain (LAST_WORD). `is_bare` says that the value is
+    unquoted. Return NEEDS_MORE_TEXT if `before` contains no such word, or if earlier lines must decide.
     """
     start, end = find_nearest_name(before, LAST_WORD[judge])
     name = before[start:end]
@@ -120,7 +133,10 @@ def find_name_before(before: bytes, judge: str, is_bare: bool, is_line: bool) ->
 
 
 def find_nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int, int]:
-    """Return start and end of the last name in a text that contains a word of `last_word`; (0, 0) if none."""
+    """Return start and end in `before` of the last name with a word of `last_word`; (0, 0) if there is none.
+
+    `last_word` is a pattern such as LAST_PLURAL: its group 1 is the last such word in a text in lower case.
+    """
     lower = before.lower()
     word = last_word.match(lower)
     if word is None:
@@ -134,16 +150,21 @@ def find_nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int,
 
 
 def _is_placeholder_name(line: bytes, gap: bytes) -> bool:
-    """Whether the name after `line` is a parameter of a URL (`/token`, `:token`) or of a template (`{{`)."""
+    """Whether a name is a parameter of a URL (`/token`, `:token`) or is in a template (after `{{`).
+
+    `line` is the part of the line before the name, `gap` the text between the name and the value. An option
+    such as `/password` of a Windows command is no parameter of a URL.
+    """
     if line[-1:] == b":" and gap[:1] == b":" and _PROGRAM_PREFIX.fullmatch(line):
         return False
     return (line[-1:] in {b":", b"/"} and not _SLASH_OPTION.search(line)) or b"{{" in line
 
 
 def _leads_to_value(name: bytes, gap: bytes, before: bytes, line: bytes) -> bool:
-    """Whether the gap assigns the value after it to the name; `before` is the text before the name.
+    """Whether `gap`, the text between a name and a value, assigns the value to the name.
 
-    Some gaps do so only for certain names or lines: a space, the end of an XML tag, a comma, a parenthesis.
+    `before` is all text before the name, `line` the part of its line. Most gaps do; some do so only for
+    certain names or lines: a space, the end of an XML tag, a comma, a parenthesis.
     """
     if _has_other_owner(name, gap, before):
         return False
@@ -161,7 +182,10 @@ def _leads_to_value(name: bytes, gap: bytes, before: bytes, line: bytes) -> bool
 
 
 def _has_other_owner(name: bytes, gap: bytes, before: bytes) -> bool:
-    """Whether the text around a name shows that the value after it belongs to something else."""
+    """Whether the text around a name shows that the value after it belongs to something else.
+
+    `gap` is the text between the name and the value, `before` the text before the name.
+    """
     # "identified by" in a sentence, not in SQL.
     if name.lower() == _IDENTIFIED_BY and not _SQL_ACCOUNT_COMMAND.search(before):
         return True
@@ -183,7 +207,11 @@ def _has_other_owner(name: bytes, gap: bytes, before: bytes) -> bool:
 
 
 def is_list_item(gap: bytes, value: bytes, after: bytes) -> bool:
-    """Whether name and value are words of a list: a comma between them, one after the value, no colon."""
+    """Whether a name and a value are two words of one list.
+
+    They are if `gap`, the text between them, begins with a comma (after a quote) and has no colon, if
+    `after`, the byte after the closing quote, is a comma, and if the value consists of words.
+    """
     return (
         b":" not in gap
         and gap.lstrip(b"\"'`")[:1] == b","
@@ -193,12 +221,16 @@ def is_list_item(gap: bytes, value: bytes, after: bytes) -> bool:
 
 
 def is_value_type(name: bytes) -> bool:
-    """Whether a name is that of a type that holds a credential: `SecretString`."""
+    """Whether `name` is that of a type for credentials, such as `SecretString`, by its ending."""
     return name[:1].isupper() and name.lower().endswith(_TYPE_ENDINGS)
 
 
 def is_test_result(data: bytes, start: int, name: bytes) -> bool:
-    """Whether the name at `start` is a test result such as `PASS`: other lines begin with results too."""
+    """Whether the name at offset `start` of `data` is a test result, `PASS` or `XPASS`, and no password.
+
+    It is after `---`; or if another line begins with a test result and no line sets a user, a host or the
+    like.
+    """
     if name not in TEST_PASSED:
         return False
     line_start = data.rfind(b"\n", 0, start) + 1
@@ -211,7 +243,9 @@ def is_test_result(data: bytes, start: int, name: bytes) -> bool:
 def is_direct_assignment(name: bytes, gap: bytes, line: bytes, *, is_bare: bool) -> bool:
     """Whether only an operator is between a name and its value, outside of arguments, lists and sentences.
 
-    Then even a plain word may be the password. `line` is the line up to the name.
+    Then even a plain word may be the password. `gap` is the text between name and value, `line` the part of
+    the line before the name. An unquoted value (`is_bare`) must follow `=` without spaces, or its name must
+    begin the line.
     """
     in_sql = name.lower() == _IDENTIFIED_BY
     if not (in_sql or ends_with_noun(name)) or not _DIRECT_GAP.fullmatch(gap):
@@ -226,14 +260,17 @@ def is_direct_assignment(name: bytes, gap: bytes, line: bytes, *, is_bare: bool)
 
 
 def has_text_after(data: bytes, end: int) -> bool:
-    """Whether an unquoted value that ends at `end` is followed by more text in its line, as in a sentence."""
+    """Whether an unquoted value that ends at offset `end` is followed by more text in its line.
+
+    Closing punctuation, a comment or a closing tag after the value is not text.
+    """
     return _LINE_END.match(data, end) is None
 
 
 def is_code_file(path: bytes) -> bool:
-    """Whether a file is written in a language that quotes its strings, by its extension.
+    """Whether the file at `path` is in a language that quotes its strings, by its extension.
 
-    An unquoted value there is an expression.
+    An unquoted value in such a file is an expression.
     """
     _, dot, extension = path.rpartition(b"/")[2].rpartition(b".")
     return dot != b"" and extension.lower() in _CODE_EXTENSIONS

@@ -1,13 +1,22 @@
-"""Find values at the matches of generic rules, and judge them.
+"""Find values at the matches of generic rules, and decide which are credentials.
 
 Most patterns of generic rules are lead-ins: they match a name, the gap after it and the first characters of a
-value. The `judge` of the rule says what follows:
+value. The setting `judge` of the rule says what follows:
 
-- `noun`, `key`: one value (`find_assigned`);
-- `members`: a list or a mapping (`find_in_collections`);
+- `noun`, `key`: one value (`find_assigned`). The names differ: `noun` is for passwords, secrets and tokens,
+  `key` for keys, salts and others that need a random value.
+- `members`: a list or a mapping (`find_in_collections`).
 - `table`: the header of a table (`find_in_tables`).
 
-Other patterns match the complete value. For these the `judge` is the place of the value (`judge_match`).
+Other patterns match the complete value. For these the `judge` is the place of the value, such as `option`
+(`judge_match`; `candidate` lists the places).
+
+Parameters of several functions:
+
+- `data` is the text that is scanned. `ends` has the offsets in it at which matches of the rule end;
+  `match_end` is one such offset.
+- `taken(start, end)` returns whether another rule has already found a value in this span.
+- `include_low`: also yield values of low confidence.
 """
 
 import re
@@ -63,11 +72,11 @@ def find_assigned(
     *,
     include_low: bool,
 ) -> Iterator[Candidate]:
-    """Yield the credentials among the values whose lead-ins end at `ends`.
+    """Yield the credentials among the values whose lead-ins end at the offsets `ends`.
 
-    Values in a span that is `taken` are skipped. `leads` checks that the pattern of the rule matches up to an
-    offset. It costs more than most judgements, so it is called last. Values of low confidence are only
-    reported if `include_low`.
+    `judge` is `noun` or `key`. Values in a span for which `taken(start, end)` is true are skipped.
+    `leads(end)` returns whether the pattern of the rule matches up to this offset; it costs more than most
+    other checks, so it is called last. Values of low confidence are only yielded if `include_low`.
     """
     quoted_chars, bare_chars = LEAD_IN_CHARS[judge]
     is_crowded = not include_low and len(ends) > MANY_MATCHES
@@ -98,7 +107,12 @@ def find_assigned(
 def find_in_collections(
     data: bytes, ends: Iterable[int], taken: SpanCheck, *, include_low: bool
 ) -> Iterator[Candidate]:
-    """Yield the credentials in lists and mappings whose name is a plural and which begin at `ends`."""
+    """Yield the credentials in the lists and mappings whose beginnings the rule has matched.
+
+    `ends` has the ends of these matches. The name of the list or mapping is a plural such as `tokens`. Values
+    in a span for which `taken(start, end)` is true are skipped, and values of low confidence unless
+    `include_low`.
+    """
     for match_end in ends:
         name_end = match_end if is_after_bracket(data, match_end) else data.rfind(b"\n", 0, match_end)
         noun = _find_noun_before(data, name_end, LAST_PLURAL)
@@ -116,7 +130,11 @@ def find_in_collections(
 def find_in_tables(
     data: bytes, ends: Iterable[int], taken: SpanCheck, *, include_low: bool
 ) -> Iterator[Candidate]:
-    """Yield the credentials in tables whose headers contain the offsets `ends`."""
+    """Yield the credentials in the tables whose headers contain the offsets `ends`.
+
+    Values in a span for which `taken(start, end)` is true are skipped, and values of low confidence unless
+    `include_low`.
+    """
     table_end = -1
     for match_end in ends:
         if match_end <= table_end:
@@ -134,9 +152,11 @@ def find_in_tables(
 def judge_match(
     data: bytes, span: tuple[int, int], name: tuple[int, int] | None, place: str
 ) -> Candidate | None:
-    """Judge a value that a pattern has matched completely; None if it is no credential.
+    """Return a value that a pattern has matched completely as a candidate; None if it is no credential.
 
-    `name` is the span of the name, or of its end; without one the value is a password.
+    `span` is the span of the value. `name` is the span of its name, or of the last part of its name; if it is
+    None, the value is scored as a password. `place` says how the value is written, such as `option` or
+    `call`.
     """
     if place == "command" and _has_shell_variable(data, *span):
         return None
@@ -145,9 +165,10 @@ def judge_match(
 
 
 def has_name_in_line(data: bytes, match_end: int, judge: str) -> bool:
-    """Whether a lead-in that ends at `match_end` has its name in the line of its value.
+    """Whether the lead-in that ends at `match_end` has its name in the same line as the value.
 
-    Then `find_assigned` judges the value by this line alone.
+    Then `find_assigned` reads no other line. `judge` is `noun` or `key`. False for an array of bytes, and for
+    names that only other lines can confirm (`PASS`, `IDENTIFIED BY`).
     """
     value_start = match_end - max(LEAD_IN_CHARS[judge])
     text_start = max(0, value_start - BYTES_BEFORE_VALUE)
@@ -159,10 +180,11 @@ def has_name_in_line(data: bytes, match_end: int, judge: str) -> bool:
 
 
 def _sort_match_ends(data: bytes, ends: Sequence[int], judge: str) -> list[int]:
-    """Return the ends of lead-ins in order, each once, with later ends where the value may begin later.
+    """Return the ends of lead-ins sorted, each once, with added ends where the value may begin later.
 
-    It may do so after a Rust type with a lifetime, after the name of an inner value, and after an
-    authentication scheme. A scheme is never the value itself: its own end is dropped.
+    With `judge` `noun`, the value may begin after a Rust type with a lifetime, after the name of an inner
+    value (`"value": "`), or after an authentication scheme (`Bearer `). A scheme is never the value itself:
+    its own end is dropped. With `key`, no ends are added or dropped.
     """
     if judge == "key":
         return sorted(set(ends))
@@ -188,7 +210,11 @@ def _sort_match_ends(data: bytes, ends: Sequence[int], judge: str) -> list[int]:
 
 
 def _find_value_start(data: bytes, match_end: int, quoted_chars: int, bare_chars: int) -> tuple[int, bool]:
-    """Return the start of the value, and whether it is bare; (-1, False) if no value begins there."""
+    """Return the offset of the value and whether it is unquoted; (-1, False) if no value begins there.
+
+    A lead-in that ends at `match_end` includes `quoted_chars` characters of a quoted value, or `bare_chars`
+    characters of an unquoted value. The byte before the value shows which it is.
+    """
     if match_end > quoted_chars and data[match_end - quoted_chars - 1] in _BEFORE_QUOTED:
         return match_end - quoted_chars, False
     if match_end > bare_chars and data[match_end - bare_chars - 1] in _BEFORE_BARE:
@@ -197,7 +223,10 @@ def _find_value_start(data: bytes, match_end: int, quoted_chars: int, bare_chars
 
 
 def _judge_byte_array(data: bytes, comma_end: int) -> Candidate | None:
-    """Judge the array of bytes whose first comma ends here, as the hexadecimal digits of its bytes."""
+    """Return the array of bytes as a candidate; None if there is no array or it is no credential.
+
+    `comma_end` is the offset after the first comma of the array. The bytes are scored as hexadecimal digits.
+    """
     array = read_byte_array(data, comma_end)
     if array is None:
         return None
@@ -207,17 +236,24 @@ def _judge_byte_array(data: bytes, comma_end: int) -> Candidate | None:
 
 
 def _find_noun_before(data: bytes, end: int, last_word: re.Pattern[bytes]) -> Noun | None:
-    """Return the noun of the nearest name before `end` with a word of `last_word`; None if there is none."""
+    """Return the noun of the nearest name before offset `end`; None if there is none.
+
+    Only names with a word of the pattern `last_word` count (LAST_WORD, LAST_PLURAL), and only the last
+    BYTES_BEFORE_VALUE bytes are read.
+    """
     before = data[max(0, end - BYTES_BEFORE_VALUE) : end]
     return find_noun(before[slice(*find_nearest_name(before, last_word))])
 
 
 def _has_shell_variable(data: bytes, start: int, end: int) -> bool:
-    """Whether a shell replaces a variable in the argument of a command. Between apostrophes it does not."""
+    """Whether the argument of a command from `start` to `end` contains a variable that a shell replaces.
+
+    After an apostrophe a shell replaces nothing: the result is False.
+    """
     return data[start - 1 : start] != b"'" and _SHELL_VARIABLE.search(data, start, end + 1) is not None
 
 
 def _complete_name(data: bytes, start: int, end: int) -> bytes:
-    """Return the complete name that ends at `end` and may begin before `start`."""
+    """Return the text from `start` to `end`, with the characters of a name directly before it."""
     before = data[max(0, start - BYTES_BEFORE_VALUE) : start]
     return before[len(before.rstrip(NAME_BYTES)) :] + data[start:end]
