@@ -32,11 +32,11 @@ class Attempt:
 
     @property
     def secret(self) -> str:
-        """The main value of the credential."""
+        """Return the main value of the credential, without its companions."""
         return self.values["secret"]
 
     def companion(self, name: str) -> str | None:
-        """Return the companion of this name, None if none was found with the secret."""
+        """Return the value of the companion `name`; None if no such companion was found with the secret."""
         return self.values.get(f"part.{name}")
 
     async def send(
@@ -48,9 +48,10 @@ class Attempt:
         body: bytes | None = None,
         after_verdict: bool = False,
     ) -> HttpResponse:
-        """Wait for the rate limit, send one request and return the response; redirects are not followed.
+        """Wait for the rate limit, send one HTTP request and return the response.
 
-        `after_verdict` shortens the time limit, for requests that only add services to a known verdict.
+        Redirects are not followed. `after_verdict` is for requests that only add services to a known verdict:
+        it shortens the time limit. Raise HttpError if there is no response.
         """
         await self.wait_turn()
         return await self.http.request(

@@ -22,17 +22,20 @@ class Credential:
 async def check_all(
     validator: Validator, credentials: Sequence[Credential], on_verdict: Callable[[int, Verdict], None]
 ) -> None:
-    """Check all credentials; call `on_verdict` with the index of each and its verdict, as verdicts arrive.
+    """Check all credentials; call `on_verdict(index, verdict)` for each one as soon as its verdict is known.
 
-    At most MAX_CONCURRENT_CHECKS of one issuer are started at once, so that a credential does not spend its
-    time limit waiting for others of the same issuer.
+    `index` is the position in `credentials`. At most MAX_CONCURRENT_CHECKS of one issuer are started at once,
+    so that a credential does not spend its time limit waiting for others of the same issuer.
     """
     queues: dict[str, list[int]] = {}
     for index, credential in enumerate(credentials):
         queues.setdefault(credential.rule.issuer, []).append(index)
 
     async def work_off(queue: list[int]) -> None:
-        """Check the credentials of one issuer's queue until it is empty; several tasks share a queue."""
+        """Take indexes from `queue` and check their credentials until the queue is empty.
+
+        All credentials of a queue have the same issuer. Several tasks share a queue.
+        """
         while queue:
             index = queue.pop()
             credential = credentials[index]

@@ -51,9 +51,10 @@ class Validator:
     _running: dict[_RunningKey, "asyncio.Task[Verdict]"] = field(default_factory=dict)
 
     async def check(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
-        """Return the verdict on a credential, whose companions are `parts`.
+        """Return the verdict on the credential `secret` of a rule; `parts` has its companions by name.
 
-        Calls for the same credential while a check is running wait for that check.
+        A check that fails or is not allowed has the verdict `error`, `unreachable` or `unvalidated`. Calls
+        for the same rule and values while a check is running wait for that check.
         """
         key = (rule.id, (("secret", secret), *sorted(parts.items())))
         if (task := self._running.get(key)) is None:
@@ -62,14 +63,21 @@ class Validator:
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Cancel the checks whose callers are gone, before the HTTP client is closed."""
+        """Cancel all running checks and wait until they have ended.
+
+        Call this before the HTTP client is closed.
+        """
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _check_credential(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
-        """Choose the check for a credential, and run it unless there is a reason to skip it."""
+        """Choose the check for a credential and return its verdict; `parts` has the companions by name.
+
+        The verdict is `unvalidated`, and nothing is sent, if there is no check for the credential or a reason
+        to skip it.
+        """
         if self.mode is ValidationMode.OFF:
             return unvalidated("validation is switched off")
         checks = load_checks(rule.id, rule.origin)
@@ -94,7 +102,10 @@ class Validator:
         return replace(verdict, test_mode=verdict.test_mode or test_mode, canary=canary)
 
     def _reason_to_skip(self, check: CheckSpec, values: Mapping[str, str]) -> str | None:
-        """Return why the issuer must not be asked about these values; None if it may be."""
+        """Return why the credential must not be sent to its issuer, as a text for people; None if it may be.
+
+        `values` has `secret`, and `part.NAME` for each companion.
+        """
         if check.unasked:
             return check.unasked
         missing = [name for name in check.needs if f"part.{name}" not in values]
@@ -111,7 +122,12 @@ class Validator:
     async def _run_with_deadline(
         self, check: CheckSpec, values: Mapping[str, str], limiter: IssuerLimiter
     ) -> Verdict:
-        """Run a check; if the time is up, return the verdict that is proven by then, else an error."""
+        """Run a check within the deadline and return its verdict.
+
+        If the time is up, return the verdict that is proven by then, else an `error` verdict. The same holds
+        if the issuer asks for a pause that is longer than the deadline. `values` has `secret`, and
+        `part.NAME` for each companion.
+        """
         attempt = Attempt(self.http, check, values, limiter.wait_turn)
         try:
             async with asyncio.timeout(self.deadline):
@@ -122,14 +138,19 @@ class Validator:
             return attempt.proven or error("the issuer did not respond in time")
 
     def _limiter_of(self, issuer: str) -> IssuerLimiter:
-        """Return the limiter of an issuer, the same one for every credential."""
+        """Return the limiter of an issuer; create it at the first call for this issuer."""
         if issuer not in self._limiters:
             self._limiters[issuer] = IssuerLimiter(self.requests_per_second, max_wait=self.deadline)
         return self._limiters[issuer]
 
 
 async def _run_within_limits(attempt: Attempt, limiter: IssuerLimiter, deadline: float) -> Verdict:
-    """Run a check in one of the issuer's slots; repeat it once after a Retry-After below the deadline."""
+    """Run a check in one of the issuer's slots and return its verdict.
+
+    If the verdict has a `retry_after`, pause all requests to the issuer for that many seconds; if that is
+    less than `deadline`, run the check once more. Return `unreachable` without a request if the issuer counts
+    as down.
+    """
     check = attempt.check
     check_function = NAMED_CHECKS[check.named] if check.named is not None else check_over_http
     async with limiter.slots:
@@ -147,7 +168,10 @@ async def _run_within_limits(attempt: Attempt, limiter: IssuerLimiter, deadline:
 
 
 def _is_at_issuer(check: CheckSpec, values: Mapping[str, str]) -> bool:
-    """Whether the host that the values put into the check's URL is one of the issuer's own."""
+    """Whether the check's URL, filled with `values`, is https and at one of the issuer's own hosts.
+
+    False if the URL cannot be filled.
+    """
     try:
         return is_at_host(fill_request(RequestSpec(url=check.url), values).url, check.hosts)
     except UncheckableError:
@@ -155,6 +179,9 @@ def _is_at_issuer(check: CheckSpec, values: Mapping[str, str]) -> bool:
 
 
 def _has_fixed_host(check: CheckSpec) -> bool:
-    """Whether the check sends every credential to one host, so that a failure to connect concerns all."""
+    """Whether the check sends every credential to the same host, so that one failure to connect concerns all.
+
+    False for checks that are written in Python.
+    """
     host = check.url.partition("://")[2].partition("/")[0]
     return check.named is None and not check.given_host and not check.hosts and "{" not in host

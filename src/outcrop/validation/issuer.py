@@ -36,9 +36,10 @@ class IssuerLimiter:
     _down_until: float = 0.0
 
     async def wait_turn(self) -> None:
-        """Wait until a request may be sent; raise IssuerPausedError if that takes longer than `max_wait`.
+        """Wait until a request may be sent.
 
-        The next turn is counted from when this request is sent, so a late request is not followed by a burst.
+        Raise IssuerPausedError at once if the wait is longer than `max_wait` seconds. The next turn is
+        counted from when this request is sent, so a late request is not followed by a burst.
         """
         async with self._queue:
             while (wait := self._next_at - time.monotonic()) > 0:  # `pause` may extend the wait meanwhile
@@ -48,15 +49,15 @@ class IssuerLimiter:
             self._next_at = time.monotonic() + _RATE_MARGIN / self.requests_per_second
 
     def pause(self, seconds: float) -> None:
-        """Send no request for this long, as the issuer asked with Retry-After."""
+        """Allow no request for this many seconds from now, as the issuer asked with Retry-After."""
         self._next_at = max(self._next_at, time.monotonic() + seconds)
 
     def record_outcome(self, *, responded: bool) -> None:
-        """Count failures in a row; a response resets the count."""
+        """Add one to the count of failures in a row, or set it to 0 if the issuer `responded`."""
         self._failures = 0 if responded else self._failures + 1
         self._down_until = time.monotonic() + _DOWN_SECONDS
 
     @property
     def is_down(self) -> bool:
-        """Whether the last requests all failed, less than _DOWN_SECONDS ago."""
+        """Whether _MAX_FAILURES or more requests in a row failed, the last one within _DOWN_SECONDS."""
         return self._failures >= _MAX_FAILURES and time.monotonic() < self._down_until

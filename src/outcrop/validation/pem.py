@@ -12,7 +12,11 @@ _LINE_LENGTH = 64
 
 
 def restore_pem(text: str) -> tuple[str, bytes] | None:
-    """Return the label and the well-formed PEM of the key in a text; None if its END line is missing."""
+    """Return label and well-formed PEM of the first private key in a text; None if BEGIN or END is missing.
+
+    The label is the text after BEGIN, such as `RSA PRIVATE KEY`. Line breaks, quotes, escapes and string
+    concatenation inside the key are repaired; whether its base64 can be decoded is not checked.
+    """
     text = _STRING_CONCATENATION.sub("\n", re.sub(r"\\+[nrt]", "\n", text))
     block = _PEM_BLOCK.search(text)
     if block is None:

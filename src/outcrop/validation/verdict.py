@@ -24,7 +24,7 @@ class Verdict:
 
 
 def valid(reason: str, services: Iterable[str], confidence: Confidence = Confidence.HIGH) -> Verdict:
-    """Return a `valid` verdict for a credential that gives access to these services."""
+    """Return a `valid` verdict for a credential that gives access to these services, marked as checked."""
     return with_services(Verdict(Validation.VALID, confidence, reason), services)
 
 
@@ -34,12 +34,18 @@ def invalid(reason: str, confidence: Confidence = Confidence.HIGH) -> Verdict:
 
 
 def unvalidated(reason: str, *, test_mode: bool = False, canary: bool = False) -> Verdict:
-    """Return an `unvalidated` verdict: the issuer was not asked, or the check cannot prove anything."""
+    """Return an `unvalidated` verdict: the issuer was not asked, or the check cannot prove anything.
+
+    `test_mode` and `canary` set the fields of these names.
+    """
     return Verdict(Validation.UNVALIDATED, Confidence.LOW, reason, test_mode=test_mode, canary=canary)
 
 
 def error(reason: str, retry_after: float | None = None) -> Verdict:
-    """Return an `error` verdict: the issuer responded, and the response says nothing about the credential."""
+    """Return an `error` verdict: the issuer responded, and the response says nothing about the credential.
+
+    `retry_after` is the number of seconds for which the issuer wants no requests.
+    """
     return Verdict(Validation.ERROR, Confidence.LOW, reason, retry_after=retry_after)
 
 
@@ -49,5 +55,8 @@ def unreachable(reason: str) -> Verdict:
 
 
 def with_services(verdict: Verdict, services: Iterable[str], *, checked: bool = True) -> Verdict:
-    """Return a copy of the verdict with these services; `checked` sets `services_checked`."""
+    """Return a copy of the verdict whose services are `services`, sorted and without duplicates.
+
+    The services of `verdict` are replaced. `checked` sets `services_checked`.
+    """
     return replace(verdict, services=tuple(sorted(set(services))), services_checked=checked)

@@ -75,7 +75,7 @@ class _Partition:
     suffix: str = "amazonaws.com"
 
     def host_of(self, service: str) -> str:
-        """Return the host of a service in this partition."""
+        """Return the host of a service, given by its short name such as `ecr`, in this partition."""
         subdomain = "api.ecr" if service == "ecr" else service
         return self.global_hosts.get(service) or f"{subdomain}.{self.region}.{self.suffix}"
 
@@ -88,7 +88,7 @@ _CHINA = _Partition("AWS China", "cn-north-1", suffix="amazonaws.com.cn")
 async def check_aws_key(
     attempt: Attempt, *, signature_retry_delay: float = _SIGNATURE_RETRY_DELAY
 ) -> Verdict:
-    """Ask STS for the owner of an access key, then find its services.
+    """Ask STS for the owner of an AWS access key; return the verdict, for a valid key with its services.
 
     A signature that AWS refuses is sent once more after `signature_retry_delay` seconds.
     """
@@ -119,16 +119,17 @@ async def check_aws_key(
 
 
 def _partition_of(region: str) -> _Partition:
-    """Return the partition of a region, the commercial one if the region is not known."""
+    """Return the partition of an AWS region; the commercial one for "" and unknown regions."""
     if region.startswith("cn-"):
         return _CHINA
     return _GOVERNMENT if region.startswith("us-gov-") else _COMMERCIAL
 
 
 def _unknown_key(partition: _Partition, *, is_region_known: bool) -> Verdict:
-    """Return the verdict on a key that does not exist in the partition.
+    """Return the `invalid` verdict on an access key that does not exist in the partition.
 
-    Without a region the key may belong to another partition, so the confidence is lower.
+    `is_region_known` says that a region was found with the key. Without one, the key may belong to another
+    partition, so the confidence is lower.
     """
     if is_region_known:
         return invalid(f"{partition.name} does not know this key")
@@ -147,7 +148,10 @@ class _AwsClient:
     partition: _Partition
 
     async def send(self, query: _Query, *, after_verdict: bool = False) -> HttpResponse:
-        """Sign and send a query; `after_verdict` shortens the time limit."""
+        """Sign and send a query, and return the response; raise HttpError if there is none.
+
+        `after_verdict` shortens the time limit, for queries that only add services to a known verdict.
+        """
         method, headers, body = _method_headers_body(query)
         url = f"https://{self.partition.host_of(query.service)}{query.path}"
         signed_headers = sign_request(
@@ -166,7 +170,7 @@ class _AwsClient:
 
 
 def _method_headers_body(query: _Query) -> tuple[str, dict[str, str], bytes]:
-    """Return the method, the headers and the body of a query, not signed yet."""
+    """Return the HTTP method, the headers and the body of a query, before it is signed."""
     if query.target:
         version = "1.0" if query.target.startswith("DynamoDB") else "1.1"
         headers = {"X-Amz-Target": query.target, "Content-Type": f"application/x-amz-json-{version}"}
@@ -178,12 +182,16 @@ def _method_headers_body(query: _Query) -> tuple[str, dict[str, str], bytes]:
 
 
 async def _find_services(client: _AwsClient, arn: str) -> set[str]:
-    """Return a label for each service that answers its query within _SERVICES_SECONDS."""
+    """Return a label for each AWS service that answers its query with status 200 within _SERVICES_SECONDS.
+
+    `arn` is the key's owner: for a user, the attached policies are queried too. The label `aws_admin` is
+    added if they include AdministratorAccess.
+    """
     attempt = client.attempt
     labels: set[str] = set()
 
     async def query_service(query: _Query) -> None:
-        """Add the label of a query to `labels` and to the proven verdict, if the service answers it."""
+        """Send a query; if the service answers it, add its label to `labels` and to the proven verdict."""
         try:
             response = await client.send(query, after_verdict=True)
         except HttpError:
@@ -208,12 +216,15 @@ async def _find_services(client: _AwsClient, arn: str) -> set[str]:
 
 
 def _xml_text(response: HttpResponse, tag: str) -> str:
-    """Return the text of the first XML element with this tag, "" if there is none."""
+    """Return the text of the first XML element `<tag>` in the body; "" if there is none."""
     element = re.search(rf"<{tag}>([\x21-\x7e]{{1,2048}}?)</{tag}>".encode(), response.body)
     return element[1].decode() if element else ""
 
 
 def _describe_owner(arn: str) -> str:
-    """Describe the owner of a key by account number and kind; names that people chose are left out."""
+    """Describe the owner of a key by its kind and account number, such as "a user of account 123456789012".
+
+    `arn` is the owner's ARN; the names in it, which people chose, are left out.
+    """
     principal = _PRINCIPAL_ARN.fullmatch(arn)
     return f"{_PRINCIPALS[principal[2]]} of account {principal[1]}" if principal else "an unnamed principal"

@@ -33,7 +33,7 @@ class AwsAccessKey:
 
 
 def read_access_key(attempt: Attempt) -> AwsAccessKey:
-    """Return the access key of an attempt; raise UncheckableError if a part of it was not found.
+    """Return the AWS access key of an attempt; raise UncheckableError if a part of it was not found.
 
     The attempt's secret is the secret access key, or for a temporary key the session token.
     """
@@ -51,7 +51,10 @@ def read_access_key(attempt: Attempt) -> AwsAccessKey:
 
 
 def is_canary(check: CheckSpec, values: Iterable[str]) -> bool:
-    """Whether one of the values is the id of an AWS key from an account that issues canaries."""
+    """Whether one of the values is the id of an AWS key from an account that issues canary keys.
+
+    False if `check` is not the AWS check.
+    """
     if check.named != "aws":
         return False
     key_ids = (text for text in values if text[:4] in {_LONG_TERM, _TEMPORARY})
@@ -59,7 +62,7 @@ def is_canary(check: CheckSpec, values: Iterable[str]) -> bool:
 
 
 def _account_of(key_id: str) -> str | None:
-    """Return the account number that is encoded in a key id; None if there is none."""
+    """Return the 12-digit account number that is encoded in an AWS key id; None if it cannot be decoded."""
     encoded = key_id[4:20]
     try:
         raw = base64.b32decode(encoded + "=" * (-len(encoded) % 8))

@@ -32,7 +32,11 @@ _TENANT_ADMIN_ROLES = {
 
 
 async def check_storage_key(attempt: Attempt) -> Verdict:
-    """List the containers of a storage account, signed with its key, then its shares, queues and tables."""
+    """List the containers of an Azure storage account, signed with its key, and return the verdict.
+
+    If the key is valid, list the account's shares, queues and tables too: each list that Azure returns is a
+    service.
+    """
     account = attempt.values["part.account_name"]
     try:
         key = base64.b64decode(attempt.secret, validate=True)
@@ -63,7 +67,11 @@ async def check_storage_key(attempt: Attempt) -> Verdict:
 async def _list_storage(
     attempt: Attempt, account: str, key: bytes, kind: str, *, after_verdict: bool = False
 ) -> HttpResponse:
-    """Request the list of one storage service of an account; `kind` is blob, file, queue or table."""
+    """Request the list of one storage service of an account and return the response.
+
+    `kind` is `blob`, `file`, `queue` or `table`. `after_verdict` shortens the time limit. Raise HttpError if
+    there is no response.
+    """
     path = "/Tables" if kind == "table" else "/?comp=list"
     return await attempt.send(
         "GET",
@@ -74,7 +82,11 @@ async def _list_storage(
 
 
 def _shared_key_headers(account: str, key: bytes, kind: str, now: datetime) -> dict[str, str]:
-    """Return the headers that sign a list request with Shared Key; the table service signs another text."""
+    """Return the headers that sign a list request with Azure's Shared Key scheme.
+
+    `key` is the decoded account key. `kind` is `blob`, `file`, `queue` or `table`: the string to sign is a
+    different one for `table`.
+    """
     date = now.strftime("%a, %d %b %Y %H:%M:%S GMT")
     if kind == "table":
         string_to_sign = f"GET\n\n\n{date}\n/{account}/Tables"
@@ -92,7 +104,11 @@ def _shared_key_headers(account: str, key: bytes, kind: str, now: datetime) -> d
 
 
 async def check_entra_client(attempt: Attempt) -> Verdict:
-    """Request a token as the application; its roles in Graph and its subscriptions become the services."""
+    """Request a token as the Entra application and return the verdict on its client secret.
+
+    For a valid secret, the application's roles in Microsoft Graph and its Azure subscriptions become the
+    services.
+    """
     try:
         response = await _request_token(attempt, _GRAPH_SCOPE)
     except HttpError as failure:
@@ -113,7 +129,10 @@ async def check_entra_client(attempt: Attempt) -> Verdict:
 
 
 async def _request_token(attempt: Attempt, scope: str, *, after_verdict: bool = False) -> HttpResponse:
-    """Request a token for a scope with the OAuth client credentials of the application."""
+    """Request a token for `scope` with the application's OAuth client credentials and return the response.
+
+    `after_verdict` shortens the time limit. Raise HttpError if there is no response.
+    """
     form = {
         "grant_type": "client_credentials",
         "client_id": attempt.values["part.client_id"],
@@ -130,7 +149,7 @@ async def _request_token(attempt: Attempt, scope: str, *, after_verdict: bool = 
 
 
 async def _has_subscriptions(attempt: Attempt) -> bool:
-    """Whether the application sees any Azure subscription."""
+    """Whether the application sees an Azure subscription; raise HttpError if there is no response."""
     response = await _request_token(attempt, _MANAGEMENT_SCOPE, after_verdict=True)
     token = json_object_of(response).get("access_token")
     if not (isinstance(token, str) and token.isascii() and token.isprintable()):
@@ -141,7 +160,10 @@ async def _has_subscriptions(attempt: Attempt) -> bool:
 
 
 def _token_claims(token: Any) -> dict[str, Any]:
-    """Return the claims of a JWT; its signature is not verified, because Microsoft has just sent it to us."""
+    """Return the claims of a JWT; {} if `token` is not one.
+
+    The signature is not verified, because Microsoft has just sent the token to us.
+    """
     payload = token.split(".")[1] if isinstance(token, str) and token.count(".") == 2 else ""
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

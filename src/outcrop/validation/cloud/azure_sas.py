@@ -37,7 +37,10 @@ _WRONG_SIGNATURE = "AuthenticationFailed"
 
 
 async def check_azure_sas(attempt: Attempt, *, now: datetime | None = None) -> Verdict:
-    """Send a request with the signature to the URL found with it, unless the signature has expired."""
+    """Send a request with the signature to the URL found with it and return the verdict.
+
+    A signature that has expired at `now` (None: the current time) is `invalid` without a request.
+    """
     signed_query = html.unescape(attempt.secret)
     url = _STORAGE_URL.fullmatch(attempt.values["part.url"].rstrip("/"))
     if url is None or not _SIGNED_QUERY.fullmatch(signed_query):
@@ -62,7 +65,11 @@ async def check_azure_sas(attempt: Attempt, *, now: datetime | None = None) -> V
 
 
 def _judge_response(response: HttpResponse, kind: str, permissions: str) -> Verdict:
-    """Return the verdict for a response; `permissions` are the letters of the signature's `sp` parameter."""
+    """Return the verdict for Azure's response to a signed request.
+
+    `kind` is `blob`, `file` or `queue`. `permissions` are the letters of the signature's `sp` parameter; each
+    known letter adds a service label to a valid verdict.
+    """
     code = response.headers.get("x-ms-error-code", "")
     labels = {f"azure_{kind}_{_PERMISSIONS[letter]}" for letter in permissions if letter in _PERMISSIONS}
     labels.add(f"azure_{kind}")
@@ -78,7 +85,7 @@ def _judge_response(response: HttpResponse, kind: str, permissions: str) -> Verd
 
 
 def _parse_time(text: str) -> datetime | None:
-    """Parse an ISO 8601 time, as UTC if it has no time zone; None if it is not one."""
+    """Parse an ISO 8601 time, as UTC if it has no time zone; return None if the text is not such a time."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

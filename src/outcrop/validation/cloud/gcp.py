@@ -39,7 +39,10 @@ _ROLE_LABELS = {"roles/owner": "gcp_owner", "roles/editor": "gcp_editor"}
 
 
 async def check_gcp_service_account(attempt: Attempt) -> Verdict:
-    """Exchange a signed assertion for a token; if Google issues one, find the services of the account."""
+    """Exchange an assertion signed with the key for an access token; return the verdict on the key.
+
+    If Google issues a token, find the services of the account with it.
+    """
     email = attempt.values["part.client_email"]
     assertion = await asyncio.to_thread(
         _sign_assertion, attempt.secret, email, attempt.companion("private_key_id"), int(time.time())
@@ -64,7 +67,11 @@ async def check_gcp_service_account(attempt: Attempt) -> Verdict:
 
 
 def _sign_assertion(secret: str, email: str, key_id: str | None, now: int) -> str | Verdict:
-    """Return a signed JWT that claims to be the account, or the verdict on a key that cannot sign one."""
+    """Return a JWT that claims to be the account, signed with its key; for a key that cannot sign, a verdict.
+
+    `secret` contains the key as PEM, `email` is the account, `key_id` goes into the JWT's header unless it is
+    None, and `now` is in seconds since 1970.
+    """
     restored = restore_pem(secret)
     if restored is None:
         return invalid("the end of the key is missing", Confidence.LOW)
@@ -85,7 +92,7 @@ def _sign_assertion(secret: str, email: str, key_id: str | None, now: int) -> st
 
 
 def _fits_header(token: str) -> bool:
-    """Whether a header can carry the token: printable ASCII."""
+    """Whether the token is printable ASCII, so that it can be sent in an HTTP header."""
     return token.isprintable() and token.isascii()
 
 
@@ -95,7 +102,10 @@ def _base64url(data: bytes) -> str:
 
 
 async def _find_services(attempt: Attempt, token: str, project: str, email: str) -> set[str]:
-    """Return the labels of the account's permissions and roles in the project."""
+    """Return the labels of the permissions and roles that the account `email` has in the project.
+
+    `token` is the account's access token. A call that fails adds no labels.
+    """
     test = await _call_project(
         attempt, token, f"{project}:testIamPermissions", {"permissions": list(_PERMISSION_LABELS)}
     )
@@ -115,7 +125,11 @@ async def _find_services(attempt: Attempt, token: str, project: str, email: str)
 
 
 async def _call_project(attempt: Attempt, token: str, method: str, parameters: Any) -> dict[str, Any]:
-    """Call a method of the Resource Manager API and return its JSON object, or {} if the call fails."""
+    """Call a method of Google's Resource Manager API and return its JSON object; {} if the call fails.
+
+    `method` is the project and the method's name, such as `my-project:getIamPolicy`. `parameters` is sent as
+    JSON.
+    """
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     body = json.dumps(parameters).encode()
     try:

@@ -29,7 +29,11 @@ def sign_request(
     region: str,
     now: datetime,
 ) -> dict[str, str]:
-    """Return `headers` with those that sign the request: all given ones are signed, and the host of `url`."""
+    """Return a copy of `headers` with the headers added that sign the request for AWS.
+
+    All of `headers`, and the host of `url`, are signed. `service` is the short name of the AWS service, `now`
+    is the time of the signature, in UTC.
+    """
     timestamp = now.strftime("%Y%m%dT%H%M%SZ")
     sent = {**headers, "X-Amz-Date": timestamp}
     if key.session_token:
@@ -55,7 +59,10 @@ def sign_request(
 
 
 def _canonical_request(method: str, url: SplitResult, signed_headers: Mapping[str, str], body: bytes) -> str:
-    """Return the canonical request; the names of `signed_headers` are in lower case."""
+    """Return the canonical request of Signature Version 4, whose hash is signed.
+
+    `signed_headers` has the headers by name; the names must be in lower case.
+    """
     return "\n".join(
         [
             method,
@@ -70,7 +77,7 @@ def _canonical_request(method: str, url: SplitResult, signed_headers: Mapping[st
 
 
 def _canonical_query(query: str) -> str:
-    """Return the query with its parameters percent-encoded and sorted."""
+    """Return a URL's query with its parameters percent-encoded as AWS requires, and sorted."""
     pairs = [
         (quote(name, safe="~"), quote(value, safe="~"))
         for name, value in parse_qsl(query, keep_blank_values=True)
@@ -79,4 +86,5 @@ def _canonical_query(query: str) -> str:
 
 
 def _hmac_sha256(key: bytes, text: str) -> bytes:
+    """Return the HMAC-SHA256 of the text with this key."""
     return hmac.new(key, text.encode(), hashlib.sha256).digest()

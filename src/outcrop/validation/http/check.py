@@ -13,7 +13,10 @@ from outcrop.validation.verdict import Verdict, unreachable, unvalidated, with_s
 
 
 async def check_over_http(attempt: Attempt) -> Verdict:
-    """Send the check's request and judge the response; for a valid credential, find out its services too."""
+    """Send the check's request; return the verdict, for a valid credential with its services.
+
+    Return `unvalidated` if the request cannot be filled, `unreachable` if there is no response.
+    """
     check = attempt.check
     allowed_hosts = () if check.given_host else tuple(check.hosts)
     try:
@@ -34,8 +37,9 @@ async def _add_services(
 ) -> Verdict:
     """Return the verdict with the services that the check's capabilities find.
 
-    A capability without a URL reads `first_response`, the response to the check itself. `services_checked` is
-    false if no service was found and a request failed.
+    A capability without a URL reads `first_response`, the response to the check itself. Requests go to
+    `allowed_hosts` only, to any host if that is empty. `services_checked` is false if no service was found
+    and a request failed.
     """
     services: list[str] = []
     failed = False
@@ -55,7 +59,10 @@ async def _add_services(
 
 
 def _capability_request(check: CheckSpec, capability: CapabilitySpec) -> RequestSpec:
-    """Return the request of a capability, with the check's headers and basic authentication as defaults."""
+    """Return the request of a capability, with the check's headers and basic authentication added.
+
+    A header or a basic authentication of the capability replaces that of the check.
+    """
     own = capability.model_dump(include={"url", "method", "headers", "basic", "form", "send", "body"})
     return RequestSpec(
         **own | {"headers": check.headers | capability.headers, "basic": capability.basic or check.basic}
@@ -63,7 +70,11 @@ def _capability_request(check: CheckSpec, capability: CapabilitySpec) -> Request
 
 
 async def _send(attempt: Attempt, request: RequestSpec, allowed_hosts: Sequence[str]) -> HttpResponse:
-    """Put the attempt's values into a request and send it; with `allowed_hosts`, to those hosts only."""
+    """Put the attempt's values into a request, send it and return the response.
+
+    Raise UncheckableError if a value does not fit, or if the host is not one of `allowed_hosts` (empty: any
+    host is allowed); raise HttpError if there is no response.
+    """
     filled = fill_request(request, attempt.values)
     if allowed_hosts and not is_at_host(filled.url, allowed_hosts):
         raise UncheckableError("its host does not belong to the issuer")
@@ -71,7 +82,7 @@ async def _send(attempt: Attempt, request: RequestSpec, allowed_hosts: Sequence[
 
 
 def is_at_host(url: str, hosts: Sequence[str]) -> bool:
-    """Whether the host of an https URL is one of these hosts or a subdomain of one."""
+    """Whether the URL is https and its host is one of these hosts or a subdomain of one."""
     parts = urlsplit(url)
     url_host = (parts.hostname or "").lower()
     return parts.scheme == "https" and any(

@@ -31,9 +31,10 @@ class FilledRequest:
 
 
 def fill_request(request: RequestSpec, values: Mapping[str, str]) -> FilledRequest:
-    """Replace the placeholders of a request by `values`: `secret`, and `part.NAME` for each companion.
+    """Return the request with its placeholders replaced by `values`.
 
-    Raise UncheckableError if a value is missing or not allowed in its position.
+    `values` has `secret`, and `part.NAME` for each companion. Raise UncheckableError if a value is missing or
+    not allowed in its position.
     """
     try:
         headers, body = _fill_headers_and_body(request, values)
@@ -45,7 +46,11 @@ def fill_request(request: RequestSpec, values: Mapping[str, str]) -> FilledReque
 def _fill_headers_and_body(
     request: RequestSpec, values: Mapping[str, str]
 ) -> tuple[dict[str, str], bytes | None]:
-    """Return the filled headers, with Authorization and Content-Type as needed, and the filled body."""
+    """Return the filled headers and the filled body (None if the request has no body).
+
+    Authorization is added for basic authentication, Content-Type for a form or JSON. Raise UncheckableError
+    if a value is missing or not allowed.
+    """
     headers = {name: _fill_header(text, values) for name, text in request.headers.items()}
     if request.basic is not None:
         user, password = (_fill(text, values) for text in request.basic)
@@ -65,7 +70,10 @@ def _fill_headers_and_body(
 
 
 def _value_of(placeholder: re.Match[str], values: Mapping[str, str]) -> str:
-    """Return the value that a placeholder names, changed by the placeholder's filter."""
+    """Return the value that a match of _PLACEHOLDER names, changed by its filter, such as `|lower`.
+
+    Raise UncheckableError if `values` does not have it, or if the filter is unknown.
+    """
     try:
         text = values[placeholder[1]]
     except KeyError:
@@ -87,12 +95,12 @@ def _value_of(placeholder: re.Match[str], values: Mapping[str, str]) -> str:
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:
-    """Replace the placeholders of a text, without escaping the values."""
+    """Return the text with its placeholders replaced by `values`, which are not escaped."""
     return _PLACEHOLDER.sub(lambda placeholder: _value_of(placeholder, values), text)
 
 
 def _fill_json(value: Any, values: Mapping[str, str]) -> Any:
-    """Replace the placeholders in all strings of a JSON value, but not in its keys."""
+    """Return a JSON value with the placeholders in its strings replaced, but not in its keys."""
     if isinstance(value, str):
         return _fill(value, values)
     if isinstance(value, dict):
@@ -101,7 +109,10 @@ def _fill_json(value: Any, values: Mapping[str, str]) -> Any:
 
 
 def _fill_header(text: str, values: Mapping[str, str]) -> str:
-    """Replace the placeholders of a header value; raise UncheckableError unless it is printable ASCII."""
+    """Return a header value with its placeholders replaced.
+
+    Raise UncheckableError unless the result is printable ASCII without a space at its ends.
+    """
     header = _fill(text, values)
     if not _HEADER_VALUE.fullmatch(header):
         raise UncheckableError("it contains characters that an HTTP header cannot carry")
@@ -109,9 +120,10 @@ def _fill_header(text: str, values: Mapping[str, str]) -> str:
 
 
 def _fill_url(text: str, values: Mapping[str, str]) -> str:
-    """Replace the placeholders of a URL: checked in the host, percent-encoded after it.
+    """Return a URL with its placeholders replaced; values after the host are percent-encoded.
 
-    If the rule's URL is a single placeholder, its value is the whole URL.
+    A value in the host must be a host name or a part of one. If the URL is a single placeholder, its value is
+    the whole URL. Raise UncheckableError if a value is missing or not allowed.
     """
     if _PLACEHOLDER.fullmatch(text):
         return _checked_url(_fill(text, values))
@@ -126,7 +138,7 @@ def _fill_url(text: str, values: Mapping[str, str]) -> str:
 
 
 def _end_of_host(url: str) -> int:
-    """Return the offset of the first `/`, `?` or `#` after the scheme; 0 without a scheme."""
+    """Return the offset of the first `/`, `?` or `#` after `://`, else the URL's length; 0 without `://`."""
     scheme_end = url.find("://")
     if scheme_end < 0:
         return 0
@@ -135,14 +147,14 @@ def _end_of_host(url: str) -> int:
 
 
 def _checked_host(text: str) -> str:
-    """Return the text if it is a host, or part of one, with an optional port; raise UncheckableError else."""
+    """Return the text; raise UncheckableError unless it is a host or part of one; a port may follow."""
     if not _HOST.fullmatch(text):
         raise UncheckableError("the host found with it is not a valid host name")
     return text
 
 
 def _checked_url(text: str) -> str:
-    """Return the text if it is an http or https URL; raise UncheckableError else."""
+    """Return the text; raise UncheckableError unless it is an http or https URL of printable ASCII."""
     parts = urlsplit(text)
     if parts.scheme not in {"https", "http"} or not parts.hostname or not _HEADER_VALUE.fullmatch(text):
         raise UncheckableError("it is not a URL")

@@ -19,9 +19,10 @@ _MAX_LABEL_LENGTH = 80
 
 
 def judge(response: HttpResponse, answers: Sequence[AnswerSpec]) -> Verdict:
-    """Return the verdict of the first answer of the rule whose condition the response fulfils.
+    """Return the verdict of the first of the rule's `answers` whose condition the response fulfils.
 
-    Status 429 and 5xx are always an error verdict: they say nothing about the credential.
+    If there is none, return an error verdict. Status 429 and 5xx are always an error verdict: they say
+    nothing about the credential.
     """
     if response.status == _TOO_MANY_REQUESTS:
         return error("the issuer's rate limit was reached", _retry_after(response))
@@ -39,9 +40,9 @@ def judge(response: HttpResponse, answers: Sequence[AnswerSpec]) -> Verdict:
 
 
 def _is_captive_portal(response: HttpResponse, answer: AnswerSpec) -> bool:
-    """Whether the response may be a network's sign-in page instead of the issuer's "valid".
+    """Whether a response that fulfils a "valid" answer may be the sign-in page of a network instead.
 
-    That is so for an HTML page with a success status, if the rule requires nothing but the status.
+    That is so for an HTML page with a success status, if the answer requires no text, JSON value or header.
     """
     has_status_only = not (answer.contains or answer.json_ or answer.header)
     return (
@@ -53,13 +54,13 @@ def _is_captive_portal(response: HttpResponse, answer: AnswerSpec) -> bool:
 
 
 def _retry_after(response: HttpResponse) -> float | None:
-    """Return the seconds in Retry-After, at most an hour; None if there are none (dates are not read)."""
+    """Return the seconds in Retry-After, at most _MAX_RETRY_AFTER; None if it is absent or a date."""
     text = response.headers.get("Retry-After", "")
     return min(float(text), _MAX_RETRY_AFTER) if text.isascii() and text.isdigit() else None
 
 
 def fulfils(response: HttpResponse, condition: AnswerCondition) -> bool:
-    """Whether the response fulfils every part of the condition that the rule file gives."""
+    """Whether the response fulfils every part of the condition; parts that the rule leaves empty are true."""
     if condition.status and response.status not in condition.status:
         return False
     if condition.contains is not None and condition.contains.encode() not in response.body:
@@ -76,12 +77,12 @@ def fulfils(response: HttpResponse, condition: AnswerCondition) -> bool:
 
 
 def _equals(value: Any, expected: Any) -> bool:
-    """Whether a JSON value is the expected one, of the same type; "*" expects any value but null."""
+    """Whether a JSON value equals the expected one and has its type; "*" expects any value but null."""
     return value is not None if expected == "*" else type(value) is type(expected) and value == expected
 
 
 def _json_of(response: HttpResponse) -> Any:
-    """Return the parsed JSON body, None if it is not JSON."""
+    """Return the parsed JSON body; None if the body is not JSON."""
     try:
         return json.loads(response.body)
     except (ValueError, RecursionError):
@@ -89,7 +90,7 @@ def _json_of(response: HttpResponse) -> Any:
 
 
 def json_object_of(response: HttpResponse) -> dict[str, Any]:
-    """Return the JSON object in the body, an empty one if the body is anything else."""
+    """Return the JSON object in the body; {} if the body is anything else."""
     data = _json_of(response)
     return data if isinstance(data, dict) else {}
 
@@ -100,7 +101,7 @@ def strings_of(value: Any) -> list[str]:
 
 
 def _value_at(data: Any, path: str) -> Any:
-    """Return the value at a dotted path of keys and list indexes, such as `data.0.id`, or None."""
+    """Return the value at a dotted path of keys and list indexes such as `data.0.id`; None if absent."""
     for step in path.split("."):
         if isinstance(data, dict):
             data = data.get(step)
@@ -112,7 +113,10 @@ def _value_at(data: Any, path: str) -> Any:
 
 
 def service_labels(response: HttpResponse, capability: CapabilitySpec) -> list[str]:
-    """Return the labels of a capability; none if the response does not fulfil its condition."""
+    """Return the service labels of a capability, at most _MAX_LABELS; [] if the response does not fulfil it.
+
+    A capability without a condition on the status requires a 2xx status.
+    """
     if not fulfils(response, capability) or (not capability.status and response.status not in _SUCCESS):
         return []
     labels = [*capability.labels, *(_labels_of_entries(response, capability.each) if capability.each else ())]
@@ -120,7 +124,11 @@ def service_labels(response: HttpResponse, capability: CapabilitySpec) -> list[s
 
 
 def _labels_of_entries(response: HttpResponse, each: LabelListSpec) -> Iterator[str]:
-    """Yield a label for each entry of a list: the name that the rule gives it, or one made from the entry."""
+    """Yield a service label for each entry of the list that `each` describes.
+
+    The label is the one in `each.names`, else one made from the entry and `each.prefix`; with `each.only`,
+    entries that are not in `each.names` are skipped.
+    """
     for entry in _entries(response, each):
         if entry in each.names:
             yield each.names[entry]
@@ -129,10 +137,10 @@ def _labels_of_entries(response: HttpResponse, each: LabelListSpec) -> Iterator[
 
 
 def _entries(response: HttpResponse, each: LabelListSpec) -> Iterator[str]:
-    """Yield the entries of a list in a header or in the JSON body.
+    """Yield the entries of the list that `each` describes, in a header or in the JSON body.
 
-    In JSON that is a list of strings, a list of objects that have `each.key`, a string with separators, or an
-    object whose keys with a true value are the entries.
+    A header or a JSON string is split at `each.by`. Other forms in JSON: a list of strings, a list of objects
+    that have `each.key`, or an object whose keys with a true value are the entries.
     """
     if each.header:
         header = response.headers.get(each.header, "")

@@ -28,7 +28,10 @@ _REPLY_SUCCESS, _ACCESS_REFUSED = 200, 403
 
 
 async def check_amqp_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
-    """Log in to the server of the URI, with TLS if its scheme says so."""
+    """Log in to the AMQP server of the URI, with TLS if its scheme says so, and return the verdict.
+
+    `seconds` is the time limit of the login.
+    """
     use_tls = (attempt.companion("login") or "").startswith(_TLS_SCHEMES)
     tls = tls_context(attempt.http.egress) if use_tls else None
     ports = _PORTS | ({"amqp": _TLS_PORT, "pyamqp": _TLS_PORT} if use_tls else {})
@@ -38,7 +41,12 @@ async def check_amqp_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) 
 
 
 async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
-    """Exchange the first methods of a connection and return the verdict for Tune or Close."""
+    """Begin an AMQP connection with the login and return the verdict for the server's answer.
+
+    It is `valid` if the server answers Tune, `invalid` if it closes the connection with the code 403. Other
+    reasons to close the connection, and a refused user `guest`, are an `error` verdict. Raise ProtocolError
+    if the server does not follow AMQP.
+    """
     await connection.send(_PROTOCOL_HEADER)
     method, arguments = await _receive_method(connection)
     if method != _START:
@@ -62,14 +70,17 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
 
 
 def _mechanisms(start_arguments: bytes) -> list[bytes]:
-    """Return the SASL mechanisms in a Start method, after two version bytes and the server's properties."""
+    """Return the SASL mechanisms in the arguments of the AMQP method Start.
+
+    They follow two version bytes and the server's properties.
+    """
     (properties_size,) = struct.unpack_from("!I", start_arguments, 2)
     (size,) = struct.unpack_from("!I", start_arguments, 6 + properties_size)
     return start_arguments[10 + properties_size : 10 + properties_size + size].split()
 
 
 def _start_ok_arguments(login: ServerLogin) -> bytes:
-    """Return the arguments of Start-Ok: client properties, mechanism, password and locale."""
+    """Return the arguments of AMQP's Start-Ok: client properties, mechanism, user and password, locale."""
     # Without this capability a server closes the connection on a wrong password without a reason.
     capabilities = _table(b"authentication_failure_close", b"t\1")
     properties = _table(b"capabilities", b"F" + capabilities)
@@ -78,7 +89,10 @@ def _start_ok_arguments(login: ServerLogin) -> bytes:
 
 
 async def _receive_method(connection: LoginConnection) -> tuple[tuple[int, int], bytes]:
-    """Receive a method frame and return the class and number of the method, and its arguments."""
+    """Receive an AMQP method frame and return the method, as class id and method id, and its arguments.
+
+    Raise ProtocolError if the server sends anything else.
+    """
     kind, _, size = struct.unpack("!BHI", await connection.receive(7))
     if kind != _METHOD_FRAME:  # also if the server answers with the header of another version
         raise ProtocolError
@@ -90,21 +104,21 @@ async def _receive_method(connection: LoginConnection) -> tuple[tuple[int, int],
 
 
 async def _send_method(connection: LoginConnection, method: tuple[int, int], arguments: bytes) -> None:
-    """Send a method frame on channel 0."""
+    """Send an AMQP method frame on channel 0; `method` is its class id and method id."""
     header = struct.pack("!BHIHH", _METHOD_FRAME, 0, len(arguments) + 4, *method)
     await connection.send(header + arguments + _FRAME_END)
 
 
 def _short_string(text: bytes) -> bytes:
-    """Return the text with its length in one byte before it."""
+    """Return an AMQP short string: the length of the text in one byte, then the text."""
     return bytes([len(text)]) + text
 
 
 def _long_string(data: bytes) -> bytes:
-    """Return the data with its length in four bytes before it."""
+    """Return an AMQP long string: the length of the data in four bytes, then the data."""
     return struct.pack("!I", len(data)) + data
 
 
 def _table(name: bytes, value: bytes) -> bytes:
-    """Return a field table with one field; `value` begins with the letter of its type."""
+    """Return an AMQP field table with one field; `value` begins with the letter of its type."""
     return _long_string(_short_string(name) + value)

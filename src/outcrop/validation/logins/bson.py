@@ -18,7 +18,7 @@ def encode_document(document: Mapping[str, Any]) -> bytes:
 
 
 def _encode_element(name: str, value: Any) -> bytes:
-    """Return the BSON of one element: type, name and value."""
+    """Return the BSON of one element of a document: type, name and value."""
     key = name.encode() + b"\0"
     match value:
         case bool():
@@ -35,9 +35,10 @@ def _encode_element(name: str, value: Any) -> bytes:
 
 
 def decode_document(data: bytes, depth: int = 0) -> dict[str, Any]:
-    """Return the document in `data`; raise ValueError or IndexError if there is none.
+    """Return the BSON document that `data` consists of.
 
-    Values of types that a login does not need are None. `depth` counts the enclosing documents.
+    Raise ValueError, IndexError or struct.error if it is none. Values of types that a login does not need are
+    None. `depth` counts the enclosing documents.
     """
     if depth > _MAX_DEPTH or len(data) < 5 or struct.unpack_from("<i", data)[0] != len(data):
         raise ValueError
@@ -53,7 +54,10 @@ def decode_document(data: bytes, depth: int = 0) -> dict[str, Any]:
 
 
 def _decode_value(kind: int, data: bytes, offset: int, depth: int) -> tuple[Any, int]:
-    """Return the value of this type at `offset`, and the offset of the next element."""
+    """Return the value at `offset`, and the offset of the next element; raise ValueError for unknown types.
+
+    `kind` is the BSON type of the value. `depth` counts the documents around it.
+    """
     value: Any = None
     match kind:
         case 0x01:  # double
@@ -80,7 +84,10 @@ def _decode_value(kind: int, data: bytes, offset: int, depth: int) -> tuple[Any,
 
 
 def _int32_at(data: bytes, offset: int) -> int:
-    """Return the signed 32-bit number at `offset`; raise ValueError if the data ends before it."""
+    """Return the signed 32-bit number at `offset`.
+
+    Raise ValueError if the data ends before the number does.
+    """
     number: int = struct.unpack("<i", _slice(data, offset, 4))[0]
     return number
 

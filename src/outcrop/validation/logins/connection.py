@@ -45,13 +45,16 @@ class LoginConnection:
         await self.writer.drain()
 
     async def receive(self, count: int) -> bytes:
-        """Return exactly `count` bytes; raise ProtocolError if that is negative or more than MAX_MESSAGE."""
+        """Return the next `count` bytes; raise ProtocolError if `count` is negative or more than MAX_MESSAGE.
+
+        Raise EOFError if the server closes the connection before that.
+        """
         if not 0 <= count <= MAX_MESSAGE:
             raise ProtocolError
         return await self.reader.readexactly(count)
 
     async def receive_line(self) -> bytes:
-        """Return the next line without its CR LF."""
+        """Return the next line without its CR LF; raise ProtocolError if the line is too long."""
         try:
             return (await self.reader.readuntil(b"\r\n"))[:-2]
         except asyncio.LimitOverrunError:
@@ -74,7 +77,8 @@ async def query_after_login(
 ) -> T:
     """Return the result of a query about the user's rights, `default` if it fails or takes too long.
 
-    `accepted` is the verdict on the login, which holds whatever happens to the query.
+    The time limit is _QUERY_SECONDS. `accepted` is the verdict on the login. It is stored as proven, so that
+    it holds whatever happens to the query.
     """
     connection.attempt.proven = accepted
     try:
@@ -89,6 +93,7 @@ def read_uri_login(
 ) -> ServerLogin:
     """Return the login of the connection URI around the password; raise UncheckableError if it is incomplete.
 
+    `default_ports` has the port of each supported scheme. Without `user_required` the user name may be empty.
     The companion `rival` is a `password=` right before the password: it belongs to another form of connection
     string, so that a URI near it is not its own.
     """
@@ -110,8 +115,9 @@ async def check_login(
 ) -> Verdict:
     """Connect to the server of a login, run `log_in` on the connection and return its verdict.
 
-    `tls` encrypts the connection from the start. A failure to connect or a broken protocol says nothing about
-    the credential, so it is an `unreachable` or `error` verdict.
+    `read_login` returns the login; if it raises UncheckableError, the verdict is `unvalidated`. `tls`
+    encrypts the connection from the start. `seconds` limits the time of `log_in`. A failure to connect or a
+    broken protocol says nothing about the credential, so it is an `unreachable` or `error` verdict.
     """
     try:
         login = read_login()
@@ -137,7 +143,10 @@ async def check_login(
 async def _run_protocol(
     log_in: LoginProtocol, connection: LoginConnection, login: ServerLogin, seconds: float
 ) -> Verdict:
-    """Run `log_in` within a time limit and turn its failures into verdicts."""
+    """Run `log_in` and return its verdict.
+
+    Return `unreachable` or `error` if it fails or takes over `seconds`.
+    """
     try:
         async with asyncio.timeout(seconds):
             return await log_in(connection, login)

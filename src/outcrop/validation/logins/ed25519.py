@@ -14,7 +14,7 @@ _Point = tuple[int, int, int, int]  # extended coordinates: X, Y, Z and T = XY/Z
 
 
 def _base_point() -> _Point:
-    """Return the base point B, whose y is 4/5 and whose x is even."""
+    """Return the base point B of the Ed25519 curve, whose y is 4/5 and whose x is even."""
     y = 4 * pow(5, -1, _P) % _P
     x_squared = (y * y - 1) * pow(_D * y * y + 1, -1, _P) % _P
     x = pow(x_squared, (_P + 3) // 8, _P)
@@ -25,7 +25,7 @@ def _base_point() -> _Point:
 
 
 def _add_points(p: _Point, q: _Point) -> _Point:
-    """Return the sum of two points of the curve."""
+    """Return the sum of two points of the Ed25519 curve."""
     a = (p[1] - p[0]) * (q[1] - q[0]) % _P
     b = (p[1] + p[0]) * (q[1] + q[0]) % _P
     c = 2 * _D * p[3] * q[3] % _P
@@ -49,7 +49,7 @@ def _multiply_base_point(scalar: int) -> bytes:
 
 
 def sign(password: bytes, message: bytes) -> bytes:
-    """Return the signature of a message with the key that the password gives.
+    """Return the Ed25519 signature (64 bytes) of a message, with the key that is derived from the password.
 
     For a password of 32 bytes this is Ed25519 of RFC 8032.
     """

@@ -20,7 +20,10 @@ _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
 
 
 async def check_basic_auth_url(attempt: Attempt) -> Verdict:
-    """Request the URL without the login, then with it if the first response is 401."""
+    """Request the URL without the login and, if the response is 401, with it; return the verdict.
+
+    If the first response is not 401, the login proves nothing and is not sent.
+    """
     try:
         login, path = _read_url(attempt)
     except UncheckableError as reason:
@@ -44,7 +47,10 @@ async def check_basic_auth_url(attempt: Attempt) -> Verdict:
 
 
 def _judge_anonymous(response: HttpResponse) -> Verdict:
-    """Return the verdict if the server does not ask for a login, so that the login proves nothing."""
+    """Return the verdict for a response other than 401 to the request without the login.
+
+    It is `unvalidated`, because the login would prove nothing, or `error` for status 429 and 5xx.
+    """
     if response.status in _SUCCESS:
         return unvalidated("the URL is open to anyone: the login protects nothing")
     if response.status == _TOO_MANY_REQUESTS or response.status >= _SERVER_ERROR:

@@ -46,12 +46,15 @@ _LABEL_ROLES = {
 
 
 async def check_mongodb_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
-    """Log in to the server of the URI and read the user's roles."""
+    """Log in to the MongoDB server of the URI and return the verdict, with the user's roles as services.
+
+    `seconds` is the time limit of the login.
+    """
     return await check_login(attempt, lambda: read_uri_login(attempt, _PORTS), _log_in, seconds=seconds)
 
 
 async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
-    """Log in with the database of the URI, then with `admin`.
+    """Log in to MongoDB with the database of the URI, then with `admin`; return the verdict.
 
     The option `authSource`, which names the right one, is not read. Most users are in `admin`.
     """
@@ -71,7 +74,11 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
 
 
 async def _authenticate(connection: LoginConnection, login: ServerLogin, database: str) -> dict[str, Any]:
-    """Run SCRAM and return the server's last reply, whose `ok` is 1 if the password is right."""
+    """Run SCRAM and return MongoDB's last reply, whose `ok` is 1 if the password is right.
+
+    `database` is the one that the user is looked up in. Raise ProtocolError or ScramError if the server
+    breaks the protocol.
+    """
     hello = await _run_command(
         connection, {"hello": 1, "saslSupportedMechs": f"{database}.{login.user}", "$db": "admin"}
     )
@@ -104,7 +111,10 @@ async def _authenticate(connection: LoginConnection, login: ServerLogin, databas
 
 
 def _scram_client(login: ServerLogin, *, use_sha1: bool) -> ScramClient:
-    """Return a SCRAM client; for SHA-1, MongoDB's password is an MD5 digest of user and password."""
+    """Return a SCRAM client for the login, with a new nonce, for SHA-256 or, if `use_sha1`, for SHA-1.
+
+    For SHA-1, MongoDB uses an MD5 digest of user and password as the password.
+    """
     nonce = secrets.token_urlsafe(18)
     if use_sha1:
         text = f"{login.user}:mongo:{login.password}"
@@ -115,7 +125,7 @@ def _scram_client(login: ServerLogin, *, use_sha1: bool) -> ScramClient:
 
 
 def _payload_of(reply: dict[str, Any]) -> bytes:
-    """Return the SCRAM message in a reply; raise ProtocolError if there is none."""
+    """Return the SCRAM message in a reply of MongoDB; raise ProtocolError if there is none."""
     payload = reply.get("payload")
     if not isinstance(payload, bytes):
         raise ProtocolError
@@ -123,7 +133,10 @@ def _payload_of(reply: dict[str, Any]) -> bytes:
 
 
 async def _run_command(connection: LoginConnection, command: dict[str, Any]) -> dict[str, Any]:
-    """Send a command in an OP_MSG message and return the document of the reply."""
+    """Send a MongoDB command in an OP_MSG message and return the document of the reply.
+
+    Raise ProtocolError if the reply is not an OP_MSG message.
+    """
     request = struct.pack("<IB", 0, _BODY_SECTION) + bson.encode_document(command)
     await connection.send(struct.pack("<iiii", len(request) + _HEADER_SIZE, 1, 0, _OP_MSG) + request)
     size, _, _, opcode = struct.unpack("<iiii", await connection.receive(_HEADER_SIZE))
@@ -135,7 +148,7 @@ async def _run_command(connection: LoginConnection, command: dict[str, Any]) -> 
 
 
 def _role_labels(status: dict[str, Any]) -> set[str]:
-    """Return the labels of the roles in a reply to `connectionStatus`."""
+    """Return the service labels for the user's roles in a reply to `connectionStatus`; may be empty."""
     auth_info = status.get("authInfo")
     entries = auth_info.get("authenticatedUserRoles") if isinstance(auth_info, dict) else None
     if not isinstance(entries, list):

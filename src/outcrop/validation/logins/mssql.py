@@ -62,12 +62,19 @@ _VERDICTS_BY_ERROR = {
 
 
 async def check_mssql_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
-    """Log in to the server of the connection string."""
+    """Log in to the SQL Server of the connection string and return the verdict.
+
+    `seconds` is the time limit of the login.
+    """
     return await check_login(attempt, lambda: read_mssql_login(attempt), _log_in, seconds=seconds)
 
 
 def read_mssql_login(attempt: Attempt) -> ServerLogin:
-    """Read `name=value;` pairs if the password is one of them and no URI is near, else the URI."""
+    """Return the login around the password: from `name=value;` pairs or from a URI.
+
+    The pairs are read if the password is one of them and no URI is near. Raise UncheckableError if the login
+    is incomplete or not supported.
+    """
     before = attempt.companion("before")
     is_in_pairs = (attempt.companion("rival") or "")[:1] in {"P", "p"}
     if is_in_pairs and before is not None and attempt.companion("login") is None:
@@ -84,7 +91,10 @@ def _check_lengths(*fields: str) -> None:
 
 
 def _split_pairs(text: str) -> dict[str, str]:
-    """Split `name=value;…` into a dict, names in lower case; a JDBC URL has its server before the pairs."""
+    """Split `name=value;…` into a dict, with the names in lower case.
+
+    The server and the database in front of the pairs of a JDBC URL become the pairs `server` and `database`.
+    """
     jdbc = _JDBC_URL.match(text)
     rest = text[jdbc.end() :] if jdbc else text
     pairs = {
@@ -100,9 +110,11 @@ def _split_pairs(text: str) -> dict[str, str]:
 
 
 def parse_pairs(pairs: Mapping[str, str], password: str) -> ServerLogin:
-    """Return the login in the pairs; raise UncheckableError for logins of a directory and unknown instances.
+    """Return the login in the pairs of a SQL Server connection string.
 
-    Other pairs are ignored, also those that make a driver do more than log in, such as attach a file.
+    Raise UncheckableError if a part is missing or not valid, if the user is in a directory, or if the server
+    is a named instance without a port. Other pairs are ignored, also those that make a driver do more than
+    log in, such as attach a file.
     """
     if pairs.get("authentication", "sqlpassword").replace(" ", "").lower() != "sqlpassword":
         raise UncheckableError("its user is in a directory, not in the server")
@@ -128,12 +140,15 @@ def parse_pairs(pairs: Mapping[str, str], password: str) -> ServerLogin:
 
 
 def _first_value(pairs: Mapping[str, str], names: tuple[str, ...]) -> str:
-    """Return the value of the first of these names that the pairs have, "" if they have none."""
+    """Return the value of the first of `names` that is in the pairs; "" if none is."""
     return next((pairs[name] for name in names if name in pairs), "")
 
 
 async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
-    """Agree on encryption, send the login inside TLS and return the verdict for the response."""
+    """Agree on encryption, send the login inside TLS and return the verdict for SQL Server's response.
+
+    Return `unvalidated`, without sending the password, if the server does not support encryption.
+    """
     stream = TdsStream(connection)
     await stream.send(PRELOGIN, _prelogin_message())
     if _encryption_of(await stream.receive()) == _ENCRYPT_NOT_SUPPORTED:
@@ -161,14 +176,17 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
 
 
 def _prelogin_message() -> bytes:
-    """Return a prelogin message with two options: a version of zeros, and encryption on."""
+    """Return a TDS prelogin message with two options: a version of zeros, and encryption on."""
     version_option = struct.pack("!BHH", 0, 11, 6)  # its data: 6 bytes at offset 11
     encryption_option = struct.pack("!BHH", _ENCRYPTION_OPTION, 17, 1)
     return version_option + encryption_option + bytes([_END_OF_OPTIONS]) + bytes(6) + bytes([_ENCRYPT_ON])
 
 
 def _encryption_of(prelogin: bytes) -> int:
-    """Return the server's encryption option; raise ProtocolError if it is missing."""
+    """Return the value of the encryption option in a TDS prelogin message.
+
+    Raise ProtocolError if it is missing.
+    """
     for start in range(0, len(prelogin), 5):
         if prelogin[start] == _END_OF_OPTIONS:
             break
@@ -179,7 +197,7 @@ def _encryption_of(prelogin: bytes) -> int:
 
 
 def _login7_message(login: ServerLogin) -> bytes:
-    """Return a Login7 message: numbers, then offset and length of each text, then the texts."""
+    """Return a TDS Login7 message: numbers, then offset and length of each text, then the texts."""
     # The protocol swaps the halves of each password byte and inverts bits. That is no protection; TLS is.
     scrambled = bytes((byte << 4 & 0xF0 | byte >> 4) ^ 0xA5 for byte in login.password.encode("utf-16-le"))
     texts: list[str | bytes] = [
@@ -206,7 +224,7 @@ def _login7_message(login: ServerLogin) -> bytes:
 
 
 def _tokens_of(response: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield type and body of each token, up to the first one without a length."""
+    """Yield type and body of each token of a TDS response, up to the first token that has no length field."""
     offset = 0
     while offset < len(response) and response[offset] in _TOKENS_WITH_LENGTH:
         (size,) = struct.unpack_from("<H", response, offset + 1)

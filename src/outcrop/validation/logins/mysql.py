@@ -67,7 +67,10 @@ class _PacketStream:
     sequence: int = 0
 
     async def receive(self) -> bytes:
-        """Return the payload of the next packet; raise ProtocolError if it is empty."""
+        """Return the payload of the next packet and adopt its sequence number.
+
+        Raise ProtocolError if it is empty.
+        """
         header = await self.connection.receive(4)
         self.sequence = header[3] + 1 & 0xFF
         payload = await self.connection.receive(int.from_bytes(header[:3], "little"))
@@ -76,7 +79,7 @@ class _PacketStream:
         return payload
 
     async def send(self, payload: bytes) -> None:
-        """Send a packet with this payload."""
+        """Send a packet with this payload and the next sequence number."""
         await self.connection.send(len(payload).to_bytes(3, "little") + bytes([self.sequence]) + payload)
         self.sequence = self.sequence + 1 & 0xFF
 
@@ -91,12 +94,15 @@ class _Handshake:
 
 
 async def check_mysql_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
-    """Log in to the server of the URI and read the user's grants."""
+    """Log in to the MySQL or MariaDB server of the URI and return the verdict, with the services of the user.
+
+    `seconds` is the time limit of the login.
+    """
     return await check_login(attempt, lambda: read_uri_login(attempt, _PORTS), _log_in, seconds=seconds)
 
 
 async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
-    """Exchange handshakes, with TLS if the server offers it, then authenticate."""
+    """Exchange MySQL handshakes, with TLS if the server offers it, authenticate and return the verdict."""
     stream = _PacketStream(connection)
     first_packet = await stream.receive()
     if first_packet[0] == _ERROR:
@@ -117,7 +123,11 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
 
 
 async def _authenticate(stream: _PacketStream, password: bytes, plugin: str, nonce: bytes) -> Verdict:
-    """Answer the server's packets until it accepts or refuses the password."""
+    """Answer the MySQL server's packets until it accepts or refuses the password, and return the verdict.
+
+    `plugin` is the authentication plugin of the handshake and `nonce` the server's random bytes; the server
+    may replace both. Raise ProtocolError after _MAX_AUTH_PACKETS packets.
+    """
     for _ in range(_MAX_AUTH_PACKETS):
         packet = await stream.receive()
         match packet[0]:
@@ -147,7 +157,10 @@ async def _authenticate(stream: _PacketStream, password: bytes, plugin: str, non
 
 
 async def _encrypt_password(stream: _PacketStream, password: bytes, nonce: bytes) -> bytes:
-    """Request the server's public key and return the password encrypted with it, for lack of TLS."""
+    """Request the MySQL server's public RSA key and return the password encrypted with it, for lack of TLS.
+
+    The password is first combined with `nonce` by xor. Raise ProtocolError if the server sends no usable key.
+    """
     await stream.send(_REQUEST_PUBLIC_KEY)
     packet = await stream.receive()
     try:
@@ -161,7 +174,7 @@ async def _encrypt_password(stream: _PacketStream, password: bytes, nonce: bytes
 
 
 def _parse_handshake(packet: bytes) -> _Handshake:
-    """Parse the server's handshake packet of protocol version 10."""
+    """Parse the MySQL server's first packet; raise ProtocolError if it is not of protocol version 10."""
     version_end = packet.index(b"\0", 1)
     if packet[0] != _PROTOCOL_VERSION:
         raise ProtocolError
@@ -176,14 +189,20 @@ def _parse_handshake(packet: bytes) -> _Handshake:
 
 
 def _native_password_proof(password: bytes, nonce: bytes) -> bytes:
-    """Return the proof of `mysql_native_password`: H(password) xor H(nonce + H(H(password))) with SHA-1."""
+    """Return the proof of the plugin `mysql_native_password`, computed with SHA-1.
+
+    It is H(password) xor H(nonce + H(H(password))).
+    """
     inner = hashlib.sha1(password).digest()  # noqa: S324 - MySQL's choice, here and below
     outer = hashlib.sha1(nonce + hashlib.sha1(inner).digest()).digest()  # noqa: S324
     return bytes(a ^ b for a, b in zip(inner, outer, strict=True))
 
 
 def _caching_sha2_proof(password: bytes, nonce: bytes) -> bytes:
-    """Return the proof of `caching_sha2_password`: H(password) xor H(H(H(password)) + nonce) with SHA-256."""
+    """Return the proof of the plugin `caching_sha2_password`, computed with SHA-256.
+
+    It is H(password) xor H(H(H(password)) + nonce).
+    """
     inner = hashlib.sha256(password).digest()
     outer = hashlib.sha256(hashlib.sha256(inner).digest() + nonce).digest()
     return bytes(a ^ b for a, b in zip(inner, outer, strict=True))
@@ -197,13 +216,16 @@ _PLUGINS = {
 
 
 def _verdict_for_error(packet: bytes) -> Verdict:
-    """Return the verdict for the code of an error packet."""
+    """Return the verdict for a MySQL error packet; unknown codes are an `error` verdict."""
     code = int.from_bytes(packet[1:3], "little")
     return _VERDICTS_BY_ERROR.get(code, error(f"the server does not accept logins now (error {code})"))
 
 
 async def _find_grants(stream: _PacketStream) -> set[str]:
-    """Run SHOW GRANTS and return `mysql_admin` if the user has all privileges or SUPER on everything."""
+    """Run SHOW GRANTS and return {"mysql_admin"} if the user is an administrator, else an empty set.
+
+    An administrator has all privileges, or SUPER, on `*.*`. The connection is ended with a QUIT packet.
+    """
     stream.sequence = 0
     await stream.send(b"\3SHOW GRANTS")
     labels: set[str] = set()

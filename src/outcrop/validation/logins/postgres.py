@@ -40,17 +40,27 @@ _SENT_AFTER_LOGIN = {"3D000", "42501"}  # no such database, no permission for it
 
 
 async def check_postgres_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
-    """Log in to the server of the connection string."""
+    """Log in to the PostgreSQL server of the connection string and return the verdict.
+
+    `seconds` is the time limit of the login.
+    """
     return await check_login(attempt, lambda: _read_login(attempt), _log_in, seconds=seconds)
 
 
 async def check_pgpass_entry(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
-    """Log in to the server of a line in a password file (.pgpass)."""
+    """Log in to the PostgreSQL server of a line in a password file (.pgpass) and return the verdict.
+
+    `seconds` is the time limit of the login.
+    """
     return await check_login(attempt, lambda: _read_pgpass_entry(attempt), _log_in, seconds=seconds)
 
 
 def _read_login(attempt: Attempt) -> ServerLogin:
-    """Parse a URI, or a `host=… user=…` string if ` password=` is right before the password."""
+    """Return the login around the password: from a URI or from a `host=… user=…` string.
+
+    The string is read if ` password=` is right before the password. Raise UncheckableError if the login is
+    incomplete.
+    """
     before_password = attempt.companion("dsn")
     if (attempt.companion("rival") or "").startswith((" ", "\t")) and before_password is not None:
         return parse_dsn(before_password, attempt.secret, _PORT)
@@ -58,7 +68,11 @@ def _read_login(attempt: Attempt) -> ServerLogin:
 
 
 def _read_pgpass_entry(attempt: Attempt) -> ServerLogin:
-    """Parse `host:port:database:user` before the password; `*` as port or database means the default."""
+    """Return the login of a .pgpass line: `host:port:database:user` and the password.
+
+    `*` as port or database means the default. Raise UncheckableError if the host or the user is `*`, or if a
+    field is not valid.
+    """
     fields = attempt.values["part.entry"].split(":")
     if len(fields) != 4 or fields[0] == "*" or fields[3] == "*":
         raise UncheckableError("its line does not name one host and user")
@@ -87,7 +101,11 @@ class _LoginState:
 
 
 async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
-    """Send the startup message and answer the server's messages until it is ready or sends an error."""
+    """Log in to PostgreSQL and return the verdict.
+
+    Send the startup message, then answer the server's messages until it is ready for a query or sends an
+    error. Raise ProtocolError after _MAX_MESSAGES messages.
+    """
     await connection.send(_SSL_REQUEST)
     if await connection.receive(1) == b"S":
         await connection.start_tls()
@@ -111,7 +129,10 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
 
 
 def _startup_message(login: ServerLogin) -> bytes:
-    """Return the first message of the protocol; without a database, that of the user's name is used."""
+    """Return PostgreSQL's startup message for the login.
+
+    If the login has no database, the user's name is used as the database's name.
+    """
     parameters = {
         "user": login.user,
         "database": login.database or login.user,
@@ -124,7 +145,10 @@ def _startup_message(login: ServerLogin) -> bytes:
 async def _answer_authentication(
     connection: LoginConnection, state: _LoginState, body: bytes
 ) -> Verdict | None:
-    """Answer an authentication request; return a verdict if that is not possible, else None."""
+    """Answer a PostgreSQL authentication request and return None; return a verdict if no answer is possible.
+
+    `body` is the body of the request. An accepted login is noted in `state`.
+    """
     (code,), data = struct.unpack_from("!I", body), body[4:]
     password = state.login.password.encode()
     match code:
@@ -158,13 +182,20 @@ async def _answer_authentication(
 
 
 async def _send_password(connection: LoginConnection, state: _LoginState, proof: bytes) -> None:
-    """Send a password message, which carries the password or a proof of it."""
+    """Send a PostgreSQL password message and note in `state` that it was sent.
+
+    `proof` is the message's body: the password, a digest of it or a SCRAM message.
+    """
     state.password_sent = True
     await connection.send(b"p" + struct.pack("!I", len(proof) + 4) + proof)
 
 
 def _verdict_when_ready(state: _LoginState) -> Verdict:
-    """Return the verdict when the server is ready for a query."""
+    """Return the verdict when PostgreSQL is ready for a query.
+
+    It is `valid`, or `unvalidated` if the server asked for no password. Raise ProtocolError if the server has
+    not accepted the login before.
+    """
     if not state.accepted:
         raise ProtocolError
     if not state.password_sent:
@@ -174,7 +205,10 @@ def _verdict_when_ready(state: _LoginState) -> Verdict:
 
 
 def _verdict_for_error(state: _LoginState, sqlstate: str) -> Verdict:
-    """Return the verdict for an error response, which may also follow an accepted password."""
+    """Return the verdict for a PostgreSQL error response with this SQLSTATE code.
+
+    If the password was accepted before the error, it is valid unless the user may not log in.
+    """
     if state.accepted and state.password_sent:
         if sqlstate == _INVALID_AUTHORIZATION:
             return invalid("the password is right, but its user may not log in", Confidence.MEDIUM)
@@ -188,7 +222,10 @@ def _verdict_for_error(state: _LoginState, sqlstate: str) -> Verdict:
 
 
 def _sqlstate_of(body: bytes) -> str:
-    """Return the code of an error response. Its message is not used: it may contain data of the server."""
+    """Return the SQLSTATE code in the body of a PostgreSQL error response; raise ProtocolError without one.
+
+    The message in the body is not used: it may contain data of the server.
+    """
     for field in body.split(b"\0"):
         if field[:1] == b"C" and len(field) == 6 and field.isalnum():
             return field[1:].decode("ascii")

@@ -29,14 +29,20 @@ _REPLY_TYPES = {b"+", b"-", b"*", b"$", b":", b"%"}
 
 
 async def check_redis_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
-    """Log in to the server of the URI, with TLS if its scheme says so."""
+    """Log in to the Redis server of the URI, with TLS if its scheme says so, and return the verdict.
+
+    `seconds` is the time limit of the login.
+    """
     use_tls = (attempt.companion("login") or "").startswith(("rediss:", "valkeys:"))
     tls = tls_context(attempt.http.egress) if use_tls else None
     return await check_login(attempt, lambda: _read_login(attempt), _log_in, tls=tls, seconds=seconds)
 
 
 def _read_login(attempt: Attempt) -> ServerLogin:
-    """Return the login of the URI; the user name may be missing."""
+    """Return the login of the Redis URI; the user name may be missing.
+
+    Raise UncheckableError if the rest is incomplete, or if the scheme has a `+`, such as `redis+sentinel`.
+    """
     if "+" in (attempt.companion("login") or "").partition("://")[0]:
         # redis+sentinel, redis+cluster, redis+socket: the data is on another server than the one in the URI.
         raise UncheckableError(UNSUPPORTED_CONNECTION)
@@ -44,7 +50,10 @@ def _read_login(attempt: Attempt) -> ServerLogin:
 
 
 async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
-    """Send PING and AUTH, and return the verdict for the replies."""
+    """Send PING and AUTH to Redis and return the verdict for the replies.
+
+    It is `unvalidated` if the server requires no password.
+    """
     is_open = await _send_command(connection, "PING") == b"+PONG"
     # A connection without AUTH is the user `default`. Other users may have a password even if it has none.
     if is_open and login.user in {"", "default"}:
@@ -68,7 +77,10 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
 
 
 async def _send_command(connection: LoginConnection, *words: str) -> bytes:
-    """Send a command as an array of bulk strings and return the first line of the reply."""
+    """Send a Redis command as an array of bulk strings and return the first line of the reply.
+
+    Raise ProtocolError if that is not a Redis reply.
+    """
     parts = [word.encode() for word in words]
     await connection.send(
         b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)

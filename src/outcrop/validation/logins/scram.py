@@ -29,11 +29,15 @@ class ScramClient:
     _server_signature: bytes = field(default=b"", repr=False)
 
     def client_first_message(self) -> bytes:
-        """Return the first message: user name and nonce."""
+        """Return the client-first message: user name and nonce."""
         return f"{_NO_CHANNEL_BINDING}{self._client_first_bare()}".encode()
 
     def client_final_message(self, server_first: bytes) -> bytes:
-        """Return the second message, which proves the password; raise ScramError if the server is wrong."""
+        """Return the client-final message, which proves the password, for the server-first message.
+
+        Raise ScramError if the nonce or the iteration count in `server_first` is not acceptable, ValueError
+        if it is not ASCII or its salt is not base64.
+        """
         challenge = server_first.decode("ascii")
         fields = dict(pair.partition("=")[::2] for pair in challenge.split(","))
         nonce, iterations = fields.get("r", ""), self._parse_iterations(fields.get("i", ""))
@@ -51,12 +55,12 @@ class ScramClient:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def verify_server_final(self, server_final: bytes) -> None:
-        """Raise ScramError unless the server's last message proves that it knows the password too."""
+        """Raise ScramError unless the server-final message proves that the server knows the password too."""
         if not self._server_signature or server_final != b"v=" + base64.b64encode(self._server_signature):
             raise ScramError
 
     def _client_first_bare(self) -> str:
-        """Return the first message without its channel-binding prefix, as it is signed."""
+        """Return the client-first message without its channel-binding prefix, as it is signed."""
         name = self.user.replace("=", "=3D").replace(",", "=2C")
         return f"n={name},r={self.nonce}"
 
@@ -70,4 +74,5 @@ class ScramClient:
         return iterations
 
     def _hmac(self, key: bytes, data: bytes) -> bytes:
+        """Return the HMAC of the data with this key and the client's hash algorithm."""
         return hmac.new(key, data, self.algorithm).digest()

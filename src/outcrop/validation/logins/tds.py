@@ -28,7 +28,7 @@ class TdsStream:
     _outgoing: ssl.MemoryBIO = field(default_factory=ssl.MemoryBIO)
 
     async def send(self, kind: int, message: bytes) -> None:
-        """Send a message of this packet type in as many packets as it needs."""
+        """Send a TDS message in as many packets as it needs; `kind` is their packet type."""
         for start in range(0, max(len(message), 1), _MAX_PACKET_BODY):
             part = message[start : start + _MAX_PACKET_BODY]
             status = _END_OF_MESSAGE if start + _MAX_PACKET_BODY >= len(message) else 0
@@ -36,7 +36,10 @@ class TdsStream:
             await self._send_bytes(header + part)
 
     async def receive(self) -> bytes:
-        """Return the next response message, joined from its packets."""
+        """Return the next TDS response message, joined from its packets.
+
+        Raise ProtocolError if another packet type arrives or the message is longer than MAX_MESSAGE.
+        """
         message = b""
         while True:
             kind, status, size = struct.unpack("!BBH4x", await self._receive_bytes(_HEADER_SIZE))
@@ -47,7 +50,10 @@ class TdsStream:
                 return message
 
     async def start_tls(self) -> None:
-        """Do the TLS handshake in prelogin packets; everything after it is sent inside TLS."""
+        """Do the TLS handshake in prelogin packets; all that follows is sent inside TLS.
+
+        Raise TcpError if it fails.
+        """
         context = unverified_tls_context()
         # TLS 1.3 sends messages after the handshake, which would no longer be in prelogin packets.
         context.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -62,7 +68,10 @@ class TdsStream:
         self.connection.encrypted = True
 
     async def _do_handshake(self, tls: ssl.SSLObject) -> None:
-        """Exchange handshake messages until the handshake is complete."""
+        """Exchange TLS handshake messages in prelogin packets until the handshake is complete.
+
+        Raise ProtocolError after _MAX_HANDSHAKE_ROUNDS rounds or for another packet type.
+        """
         for _ in range(_MAX_HANDSHAKE_ROUNDS):
             try:
                 tls.do_handshake()

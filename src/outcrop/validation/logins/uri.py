@@ -43,10 +43,11 @@ def parse_uri(
     *,
     user_required: bool = True,
 ) -> ServerLogin:
-    """Parse the parts of a URI: `scheme://user`, the password, and `host:port/database?options`.
+    """Return the login of a URI that is split into its parts.
 
-    `default_ports` has the port of each supported scheme. A driver name after `+` in the scheme is ignored.
-    Raise UncheckableError if the string does not name one host and user.
+    `scheme_and_user` is `scheme://user`, `server` is `host:port/database?options`. `default_ports` has the
+    port of each supported scheme. A driver name after `+` in the scheme is ignored. Without `user_required`
+    the user may be empty. Raise UncheckableError if the parts do not name one host and user.
     """
     scheme, separator, user = scheme_and_user.partition("://")
     scheme, _, driver = scheme.lower().partition("+")
@@ -77,7 +78,11 @@ def parse_uri(
 
 
 def parse_dsn(before_password: str, password: str, default_port: int) -> ServerLogin:
-    """Parse the part of a libpq connection string before its password: `host=… port=… user=… dbname=…`."""
+    """Return the login of a libpq connection string such as `host=… port=… user=… dbname=… password=…`.
+
+    `before_password` is the part before `password=`. Raise UncheckableError if it does not name one host and
+    user.
+    """
     pairs = dict(_DSN_PAIR.findall(before_password))
     if "service" in pairs or not pairs.get("user"):
         raise UncheckableError(NO_USER)
@@ -95,7 +100,10 @@ def parse_dsn(before_password: str, password: str, default_port: int) -> ServerL
 
 
 def parse_host(text: str) -> str:
-    """Return the text if it is a host name or an address, without brackets; else raise UncheckableError."""
+    """Return a host name or IP address, without the brackets of IPv6.
+
+    Raise UncheckableError if it is not valid.
+    """
     if text.startswith("[") and text.endswith("]"):
         try:
             return str(ipaddress.IPv6Address(text[1:-1].partition("%")[0]))
@@ -109,7 +117,10 @@ def parse_host(text: str) -> str:
 
 
 def parse_port(text: str | None, default: int) -> int:
-    """Return the port, the default if there is no text; raise UncheckableError if it is not a port number."""
+    """Return the text as a port number; `default` for None and "".
+
+    Raise UncheckableError if the text is not a number from 1 to 65535.
+    """
     if not text:
         return default
     if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
@@ -118,7 +129,10 @@ def parse_port(text: str | None, default: int) -> int:
 
 
 def decode_percent(text: str) -> str:
-    """Decode percent-encoding; raise UncheckableError if the result is not UTF-8 or cannot be sent."""
+    """Return the text with its percent-encoding decoded.
+
+    Raise UncheckableError if the result is not UTF-8, has a NUL or is longer than _MAX_FIELD_BYTES.
+    """
     try:
         return checked_field(unquote_to_bytes(text).decode())
     except ValueError:
@@ -126,7 +140,7 @@ def decode_percent(text: str) -> str:
 
 
 def checked_field(value: str) -> str:
-    """Return the field; raise UncheckableError if no login protocol can send it.
+    """Return the value unchanged; raise UncheckableError if it has a NUL or more than _MAX_FIELD_BYTES bytes.
 
     Most protocols end a string at a NUL byte, and some have lengths of one byte.
     """

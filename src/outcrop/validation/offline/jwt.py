@@ -14,14 +14,14 @@ _SHARED_KEY_ALGORITHMS = {"HS256", "HS384", "HS512"}
 
 
 async def check_jwt(attempt: Attempt) -> Verdict:
-    """Return the verdict on a token at the current time."""
+    """Return the verdict on the attempt's JSON Web Token at the current time, without any request."""
     return judge_jwt(attempt.secret, time.time())
 
 
 def judge_jwt(token: str, now: float) -> Verdict:
     """Return `invalid` for a token that is expired, unsigned or incomplete, else `unvalidated`.
 
-    Only the issuer can verify the signature. `now` is in seconds since 1970.
+    The signature is not verified: only the issuer can do that. `now` is in seconds since 1970.
     """
     header_text, claims_text, signature = [*token.split("."), "", ""][:3]
     header, claims = _decode_object(header_text), _decode_object(claims_text)
@@ -42,7 +42,7 @@ def judge_jwt(token: str, now: float) -> Verdict:
 
 
 def _decode_object(text: str) -> dict[str, Any] | None:
-    """Decode a part of a token, base64url of a JSON object; None if it is not one."""
+    """Decode a part of a JWT, which is base64url of a JSON object; return None if it is anything else."""
     try:
         data = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (ValueError, RecursionError):
@@ -51,7 +51,7 @@ def _decode_object(text: str) -> dict[str, Any] | None:
 
 
 def _as_time(value: Any) -> float | None:
-    """Return a claim as a time in seconds, None if it is not a finite number."""
+    """Return the value of a JWT claim as seconds since 1970; None if it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -19,12 +19,15 @@ _UNKNOWN_USE = "it is not known where it is used"
 
 
 async def check_private_key(attempt: Attempt) -> Verdict:
-    """Return the verdict on a key; it is read in a thread, because a large key takes a while."""
+    """Return the verdict on the attempt's private key, without any request.
+
+    The key is read in a thread, because a large key takes a while.
+    """
     return await asyncio.to_thread(judge_private_key, attempt.secret)
 
 
 def judge_private_key(text: str) -> Verdict:
-    """Return `unvalidated` with a description of the key, or `invalid` if the key cannot be read."""
+    """Return `unvalidated` with a description of the private key, or `invalid` if it cannot be read."""
     if text.startswith("PuTTY-User-Key-File-"):
         encrypted = re.search(r"Encryption: none\s", text) is None
         return _readable("a PuTTY key", encrypted=encrypted, ssh=True)
@@ -42,7 +45,7 @@ def judge_private_key(text: str) -> Verdict:
 
 
 def _judge_openssh(pem: bytes) -> Verdict:
-    """Judge a key in OpenSSH's own format; its first field is the name of the cipher."""
+    """Return the verdict on a private key in OpenSSH's own format, whose first field names the cipher."""
     content = _pem_content(pem)
     if not content.startswith(_OPENSSH_MAGIC):
         return _unreadable()
@@ -60,7 +63,10 @@ def _judge_openssh(pem: bytes) -> Verdict:
 
 
 def _judge_pem(label: str, pem: bytes) -> Verdict:
-    """Judge a key in PKCS#8 or the traditional format of its algorithm."""
+    """Return the verdict on a private key in PKCS#8 or the traditional format of its algorithm.
+
+    `label` is the text after BEGIN, such as `RSA PRIVATE KEY`.
+    """
     if label.startswith("ENCRYPTED") or b"\nDEK-Info: " in pem:
         return _readable("a key", encrypted=True) if _pem_content(pem) else _unreadable()
     try:
@@ -100,12 +106,15 @@ def _describe_key(key: object) -> str:
 
 
 def _readable(description: str, *, encrypted: bool, ssh: bool = False) -> Verdict:
-    """Return the verdict on a key that can be read; `ssh` keys get the service label "ssh"."""
+    """Return the `unvalidated` verdict on a key that can be read.
+
+    `encrypted` says that a passphrase protects it. `ssh` keys get the service label "ssh".
+    """
     protection = "a passphrase protects it" if encrypted else "no passphrase protects it"
     verdict = unvalidated(f"{description}, {protection}; {_UNKNOWN_USE}")
     return replace(verdict, services=("ssh",) if ssh else ())
 
 
 def _unreadable() -> Verdict:
-    """Return the verdict on a key that cannot be read."""
+    """Return the `invalid` verdict on a key that cannot be read."""
     return invalid("is not a complete key: it cannot be read", Confidence.LOW)
