@@ -49,14 +49,17 @@ _Change = tuple[bytes, bytes, int, bytes]  # blob, path, rank of the commit, com
 
 
 class _AllBlobs:
-    """A container that has every blob."""
+    """A container that has every blob: `oid in container` is always True."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
 
 class _WantedOrMissing:
-    """A container of the wanted blobs, and of all blobs that do not exist in the repository."""
+    """A container of the wanted blobs, and of all blobs that do not exist in the repository.
+
+    `wanted` has hexadecimal ids, `existing` has the binary ids of all objects of the repository.
+    """
 
     def __init__(self, wanted: Container[bytes], existing: Container[bytes]) -> None:
         self._wanted = wanted
@@ -71,8 +74,9 @@ def attribute_blobs(
 ) -> Places:
     """Return the paths of each blob and, for each path, the oldest of `commits` that has the blob there.
 
-    `commits` are sorted parents first. Of a blob with more than _MAX_PATHS paths only the oldest paths are
-    kept.
+    `commits` are sorted parents first, and `jobs` threads read them. A text for each problem is appended to
+    `gaps`. A blob that no commit introduces is not in the result. Of a blob with more than _MAX_PATHS paths
+    only the oldest paths are kept, and a gap is appended.
     """
     places = _attribute(repository, commits, blobs, jobs, gaps) if blobs else {}
     _limit_paths(places, gaps)
@@ -82,7 +86,11 @@ def attribute_blobs(
 def attribute_all_blobs(
     repository: Repository, commits: Sequence[bytes], jobs: int, gaps: list[str]
 ) -> Places:
-    """Return all blobs that `commits` introduce, with their paths and, per path, the oldest commit."""
+    """Return all blobs that `commits` introduce, with their paths and, for each path, the oldest commit.
+
+    `commits` are sorted parents first, and `jobs` threads read them. A text for each problem is appended to
+    `gaps`. The number of paths per blob is not limited.
+    """
     return _attribute(repository, commits, _AllBlobs(), jobs, gaps)
 
 
@@ -95,9 +103,10 @@ def attribute_and_find_missing(
     *,
     existing: Container[bytes],
 ) -> tuple[Places, set[bytes]]:
-    """Return the places of the blobs as `attribute_blobs` does, and the blobs of `commits` that do not exist.
+    """Return the places of `blobs` as `attribute_blobs` does, and the blobs of `commits` that do not exist.
 
-    `existing` contains the binary ids of all objects of the repository.
+    `existing` contains the binary ids of all objects of the repository. If `blobs` is empty, no commit is
+    read and both results are empty. A text for each problem is appended to `gaps`.
     """
     places = _attribute(repository, commits, _WantedOrMissing(blobs, existing), jobs, gaps) if blobs else {}
     _limit_paths(places, gaps)
@@ -108,12 +117,16 @@ def attribute_and_find_missing(
 def _attribute(
     repository: Repository, commits: Sequence[bytes], wanted: Container[bytes], jobs: int, gaps: list[str]
 ) -> Places:
-    """Return the paths and oldest commits of all wanted blobs that `commits` introduce, in `jobs` threads."""
+    """Return the paths and oldest commits of all blobs in `wanted` that `commits` introduce.
+
+    `commits` are sorted parents first: the index of a commit is its rank. They are read in chunks by up to
+    `jobs` threads. A text for each problem is appended to `gaps`.
+    """
     starts = range(0, len(commits), _CHUNK_COMMITS)
     chunks = ((start, list(commits[start : start + _CHUNK_COMMITS])) for start in starts)
 
     def list_changes(chunks: Iterator[tuple[int, list[bytes]]], emit: Emit) -> None:
-        """Emit a list of changes for each chunk of commits, and a text for each gap."""
+        """Emit a list of changes for each chunk, which is (rank of its first commit, commits), and gaps."""
         for start, chunk in chunks:
             emit(_list_changes(repository, chunk, start, wanted, emit))
 
@@ -139,9 +152,10 @@ def _limit_paths(places: Places, gaps: list[str]) -> None:
 
 
 def list_deleted_files(repository: Repository, commits: Sequence[bytes]) -> dict[bytes, dict[bytes, bytes]]:
-    """Return commit -> path -> blob of the files that the commits delete.
+    """Return commit -> path -> blob of the files that each of the commits deletes.
 
-    Commits after one with a damaged tree are left out.
+    The blob is that of the first parent. git stops at a commit with a damaged tree: the commits after it are
+    left out.
     """
     deleted: dict[bytes, dict[bytes, bytes]] = {}
     diff = _TreeDiff(repository, commits)
@@ -154,10 +168,11 @@ def list_deleted_files(repository: Repository, commits: Sequence[bytes]) -> dict
 def _list_changes(
     repository: Repository, chunk: list[bytes], start: int, wanted: Container[bytes], emit: Emit
 ) -> list[_Change]:
-    """Return the changes of a chunk of commits that introduce wanted blobs; `start` is the rank of the first.
+    """Return the changes of a chunk of commits that introduce blobs in `wanted`.
 
-    git ends at a damaged tree. Then each further commit has a process of its own until the damaged one is
-    found: all files of that commit count as changes, and a gap is emitted.
+    `start` is the rank of the first commit of the chunk. git ends at a damaged tree. Then each further commit
+    has a process of its own until the damaged one is found: all wanted files of that commit count as changes,
+    and a gap is emitted.
     """
     ranks = {oid: start + number for number, oid in enumerate(chunk)}
     changes: list[_Change] = []
@@ -185,7 +200,7 @@ def _list_changes(
 
 
 def _drop_without_tree(repository: Repository, commits: list[bytes], emit: Emit) -> list[bytes]:
-    """Return the commits whose tree exists, and emit a gap if one is missing.
+    """Return those of the commits whose tree exists; emit one gap if a tree is missing.
 
     In some partial clones nearly all trees are missing.
     """
@@ -196,7 +211,11 @@ def _drop_without_tree(repository: Repository, commits: list[bytes], emit: Emit)
 
 
 def list_files(repository: Repository, tree: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield blob and path of each file in a tree or commit, up to _MAX_TREE_BYTES of output."""
+    """Yield blob and path of each file in a tree; `tree` is the id of a tree or commit.
+
+    Submodules are left out. Only the first _MAX_TREE_BYTES of git's output are read. If git fails, the files
+    that it has listed until then are yielded.
+    """
     with command.start(
         repository.folder, ["ls-tree", "-r", "-z", "--full-tree", os.fsdecode(tree)]
     ) as process:
@@ -219,7 +238,7 @@ class _TreeDiff:
         self.last_commit = b""  # the commit whose changes are being read
 
     def list_introduced(self, ranks: dict[bytes, int], wanted: Container[bytes]) -> list[_Change]:
-        """Return the changes that put a wanted blob at a path; `ranks` has the rank of each commit."""
+        """Return the changes that put a blob in `wanted` at a path; `ranks` has the rank of each commit."""
         return [
             (oid, path, ranks[self.last_commit], self.last_commit)
             for fields, path in self.read()
@@ -227,7 +246,11 @@ class _TreeDiff:
         ]
 
     def read(self, *options: str) -> Iterator[tuple[bytes, bytes]]:
-        """Run git; yield the fields and the path of each change; set `last_commit` and `is_complete`."""
+        """Run `git diff-tree` with these additional options; yield the fields and the path of each change.
+
+        The fields are the text that `_new_id` describes. While a change is yielded, `last_commit` is its
+        commit. At the end `is_complete` is set to whether git has read all commits.
+        """
         with command.start(
             self._repository.folder, [*_DIFF_TREE, *options], stdin=subprocess.PIPE, memory=_DIFF_MEMORY
         ) as process:
@@ -245,7 +268,7 @@ class _TreeDiff:
 
 
 def _write_ids(process: "subprocess.Popen[bytes]", oids: Sequence[bytes]) -> None:
-    """Write ids to the input of a process and close it; the process may have ended."""
+    """Write ids to the input of a process, one per line, and close it; ignore that the process has ended."""
     assert process.stdin is not None  # noqa: S101 - for the type checker
     try:
         process.stdin.write(b"".join(oid + b"\n" for oid in oids))
@@ -255,7 +278,10 @@ def _write_ids(process: "subprocess.Popen[bytes]", oids: Sequence[bytes]) -> Non
 
 
 def _split_at_nul(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the NUL-terminated parts of a stream, which is read in pieces: git may output very much."""
+    """Yield the parts of a stream that end with NUL; bytes after the last NUL are dropped.
+
+    The stream is read in pieces of _READ_BYTES: the output of git may be larger than the memory.
+    """
     incomplete = b""
     while piece := stream.read(_READ_BYTES):
         *parts, incomplete = (incomplete + piece).split(b"\0")
@@ -263,7 +289,11 @@ def _split_at_nul(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def parse_raw_diff(parts: Iterable[bytes]) -> Iterator[tuple[bytes, bytes | None]]:
-    """Parse the NUL-separated parts of `git diff-tree --raw -z`: yield (commit, None) or (fields, path)."""
+    """Parse the output of `git diff-tree --raw -z` or `git diff-index --raw -z`, which was split at NUL.
+
+    Yield (commit, None) where the changes of a commit begin, and (fields, path) for each change. The fields
+    are `:modes… ids… status`.
+    """
     parts = iter(parts)
     for part in parts:
         if part.startswith(b":"):
@@ -273,9 +303,10 @@ def parse_raw_diff(parts: Iterable[bytes]) -> Iterator[tuple[bytes, bytes | None
 
 
 def parse_index_change(fields: bytes) -> tuple[bytes | None, bytes | None, bool]:
-    """Return the old blob, the new blob, and whether the file is deleted, of a change with one parent.
+    """Return (old blob, new blob, whether the file is deleted) of a change of `git diff-index`.
 
-    A blob is None if the file did not exist, and the new blob also if it is a submodule.
+    `fields` is `:old_mode new_mode old_id new_id status`. The old blob is None if the file did not exist. The
+    new blob is None if the file is deleted or is a submodule.
     """
     _, mode, old, new, status = fields.split(b" ")
     has_new = new.strip(b"0") and mode != _SUBMODULE_MODE
@@ -283,9 +314,10 @@ def parse_index_change(fields: bytes) -> tuple[bytes | None, bytes | None, bool]
 
 
 def _new_id(fields: bytes) -> bytes | None:
-    """Return the blob after a change; None for a submodule or a deleted file.
+    """Return the id of the blob after a change; None for a submodule or a deleted file.
 
-    The fields are `:modes… ids… status`, with one colon, one old mode and one old id per parent.
+    `fields` is `:modes… ids… status` of `git diff-tree -c`, with one colon, one old mode and one old id per
+    parent.
     """
     parents = len(fields) - len(fields.lstrip(b":"))
     parts = fields.split(b" ")
@@ -293,7 +325,7 @@ def _new_id(fields: bytes) -> bytes | None:
 
 
 def _old_id(fields: bytes) -> bytes:
-    """Return the blob before a change, in the first parent."""
+    """Return the id that the file had in the first parent before a change; `fields` is as in `_new_id`."""
     parents = len(fields) - len(fields.lstrip(b":"))
     return fields.split(b" ")[parents + 1]
 
@@ -301,9 +333,12 @@ def _old_id(fields: bytes) -> bytes:
 def attribute_messages(
     repository: Repository, tips: RefTips, commits: Sequence[bytes], wanted: Collection[bytes], places: Places
 ) -> None:
-    """Add the wanted objects that are not in `places` yet: messages, and files that only a tag or ref names.
+    """Add to `places` the objects of `wanted` that it lacks: messages, and files that only a ref or tag has.
 
-    These files rank after all commits.
+    A message has the path COMMIT_MESSAGE or TAG_MESSAGE; a blob that a ref names has the name of the ref as
+    its path. `commits` are sorted parents first: the index of a commit is its rank. Tags and files rank after
+    all commits. The commit of a file is b"", and that of a tag is b"" if the tag does not lead to a commit in
+    `tips`.
     """
     remaining = {oid for oid in wanted if oid not in places}
     last_rank = len(commits)

@@ -29,7 +29,10 @@ class MessageId(bytes):
 
 
 class LargeObject:
-    """An object that is too large for the buffer: a stream that reads from git's output."""
+    """An object that is too large for the buffer: a stream that reads from git's output.
+
+    `size` is the size of the object. `beginning` has the bytes of it that were read from `stream` already.
+    """
 
     def __init__(self, stream: IO[bytes], size: int, beginning: bytes) -> None:
         self.size = size
@@ -39,7 +42,7 @@ class LargeObject:
         self._remaining = size
 
     def read(self, size: int) -> bytes:
-        """Return the next `size` bytes, fewer at the end of the object."""
+        """Return the next `size` bytes, fewer at the object's end; set `is_truncated` if git has ended."""
         size = min(size, self._remaining)
         data, self._beginning = self._beginning[:size], self._beginning[size:]
         data += self._stream.read(size - len(data)) if len(data) < size else b""
@@ -48,7 +51,10 @@ class LargeObject:
         return data
 
     def skip_header(self) -> None:
-        """Skip the header of a commit or tag, up to its message."""
+        """Skip the header of a commit or tag, up to its message; set `size` to the size of the message.
+
+        Nothing is skipped if the first _MAX_HEADER_BYTES have no end of a header.
+        """
         head = self.read(_MAX_HEADER_BYTES)
         before, separator, after = head.partition(HEADER_END)
         unread = after if separator else before
@@ -57,7 +63,7 @@ class LargeObject:
         self.size = self._remaining
 
     def skip_rest(self) -> None:
-        """Read to the end of the object, so that git's next object follows."""
+        """Read and drop the rest of the object, so that the next object follows in git's output."""
         while self._remaining and self.read(1 << 20):
             pass
 
@@ -71,11 +77,13 @@ Content = tuple[bytes, bytes | LargeObject | None]  # id and content of one obje
 def read_with_git(
     repository: Repository, batches: Iterable[list[bytes]], *, messages_only: bool = True
 ) -> Iterator[CatFileItem]:
-    """Yield the objects with these ids, many at a time; large and missing objects one at a time.
+    """Yield the objects with these ids: small ones in a ContentBatch, large and missing ones one at a time.
 
-    If `messages_only`, commits and tags are yielded without their headers. git ends at a damaged object. Then
-    the remaining ids are passed to a second process, without buffering: the first id without an answer is the
-    damaged object.
+    A large object is (id, LargeObject) and can be read only until the next item is requested; a missing or
+    damaged one is (id, None). If `messages_only`, commits and tags are yielded without their headers and have
+    a MessageId as id. git ends at a damaged object. Then the remaining ids are passed to a second process,
+    without buffering: the first id without an answer is the damaged object. After _MAX_RESTARTS all further
+    objects count as missing.
     """
     batches = iter(batches)
     pending: deque[bytes] = deque()
@@ -92,7 +100,7 @@ def read_with_git(
 
 
 def split_item(item: CatFileItem) -> Iterator[Content]:
-    """Yield the objects of an item one by one."""
+    """Yield (id, content) of each object of an item; the content is None if the object is missing."""
     if isinstance(item, ContentBatch):
         yield from ((oid, item.copy_bytes(start, stop)) for oid, start, stop in item.contents)
     else:
@@ -100,7 +108,7 @@ def split_item(item: CatFileItem) -> Iterator[Content]:
 
 
 def read_headers(repository: Repository, oids: list[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Yield each of these commits and tags with the lines of its header; no lines if it cannot be read."""
+    """Yield (id, lines of the header) for each of these commits and tags; [b""] if it cannot be read."""
     for item in read_with_git(repository, [oids], messages_only=False) if oids else ():
         for oid, content in split_item(item):
             raw = content.read(_MAX_HEADER_BYTES) if isinstance(content, LargeObject) else content or b""
@@ -142,7 +150,7 @@ class _CatFile:
         self._process.__exit__(None, None, None)
 
     def _write_ids(self) -> None:
-        """Write all ids to git's input; stop if git has ended."""
+        """Write all ids to git's input, and add those of `batches` to `pending`; stop if git has ended."""
         stdin = self._process.stdin
         assert stdin is not None  # noqa: S101 - for the type checker
         try:
@@ -156,9 +164,11 @@ class _CatFile:
             return
 
     def read(self) -> Iterator[CatFileItem]:
-        """Yield the objects that git outputs, a buffer at a time.
+        """Yield the objects that git outputs, a buffer at a time; at the end set `is_complete`.
 
-        An object that is cut off at the end of the buffer is moved to the beginning of the next one.
+        Large and missing objects are yielded one at a time. An object that is cut off at the end of the
+        buffer is moved to the beginning of the next one. A yielded ContentBatch is valid only until the next
+        one.
         """
         stream = self._process.stdout
         assert stream is not None  # noqa: S101 - for the type checker
@@ -200,10 +210,11 @@ class _CatFile:
     def _parse_buffer(
         self, buffer: bytearray, at: int, length: int
     ) -> tuple[list[tuple[bytes, int, int]], int, "_NextObject | None"]:
-        """Return the complete objects of the buffer between `at` and `length` as (id, start, end).
+        """Return the complete small objects in `buffer[at:length]`, their end, and the next object.
 
-        Also return the offset behind them, and the object there if it is large or missing. This is None if
-        the rest of the buffer is an incomplete object.
+        The objects are (id, start, end); a commit or tag starts at its message if only messages are read. The
+        next object is set if it is large or missing. It is None if the rest of the buffer is an incomplete
+        object.
         """
         objects: list[tuple[bytes, int, int]] = []
         while (end := buffer.find(b"\n", at, length)) >= 0:
@@ -225,7 +236,10 @@ class _CatFile:
         return objects, at, None
 
     def _take_id(self, object_type: bytes) -> bytes:
-        """Remove the next id from `pending` and return it, as a MessageId if only its message is read."""
+        """Remove the next id from `pending` and return it, as a MessageId if only its message is read.
+
+        `object_type` is the type that git reports for the object, such as b"commit".
+        """
         oid = self._pending.popleft()
         return MessageId(oid) if self._messages_only and object_type in _MESSAGE_TYPES else oid
 
@@ -242,8 +256,9 @@ def look_up(
 ) -> list[bytes | None]:
     """Return what git outputs for each object name, such as `<commit>:<path>`; None for one that is missing.
 
-    git ends at a damaged object and at some unusual paths. These are None too, and git is started again
-    behind them, up to _MAX_RESTARTS times.
+    `output_format` is the format of `git cat-file --batch-check`; by default the answer is the object id. git
+    ends at a damaged object and at some unusual paths. These are None too, and git is started again behind
+    them. After _MAX_RESTARTS starts all further answers are None.
     """
     answers: list[bytes | None] = []
     for _ in range(_MAX_RESTARTS if names else 0):
@@ -263,7 +278,10 @@ def look_up(
 
 
 def _parse_answers(out: bytes, names: list[bytes]) -> Iterator[bytes | None]:
-    """Yield the answer of `cat-file --batch-check` for each name while `out` lasts; None for "missing"."""
+    """Yield git's answer for each of `names`, in their order, while `out` lasts; None for "missing".
+
+    `out` is the output of `git cat-file --batch-check`.
+    """
     at = 0
     for name in names:
         missing = name + b" missing\n"  # compared as a whole, since a path may contain line breaks
@@ -280,5 +298,5 @@ def find_ids_at(repository: Repository, commit: bytes, paths: list[bytes]) -> li
 
 
 def find_existing(repository: Repository, oids: Sequence[bytes]) -> set[bytes]:
-    """Return those of the ids whose object exists."""
+    """Return those of the hexadecimal ids whose object exists in the repository."""
     return {oid for oid in look_up(repository, list(oids)) if oid} if oids else set()

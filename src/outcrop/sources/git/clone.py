@@ -30,7 +30,10 @@ class Remote:
 
     @classmethod
     def parse(cls, url: str) -> "Remote":
-        """Return the address without the user name and password in it, and these as `login`."""
+        """Return a Remote with the address without user name and password, and with these as `login`.
+
+        `login` is None if the address has no user name. Raise OperatorError if the address cannot be parsed.
+        """
         try:
             parts = urlsplit(url)
         except ValueError:  # the address is not in the message: it may hold a password
@@ -44,7 +47,11 @@ class Remote:
 
 
 def clone(remote: Remote, work: Path, egress: Egress) -> Repository:
-    """Clone all refs of a repository into the folder `work`, and open the clone."""
+    """Clone all refs of a repository into `work`/mirror.git, and open the clone.
+
+    `egress` has the network rules for the host. Add a gap if the remote repository is shallow. Raise
+    OperatorError if it cannot be cloned.
+    """
     source, config = _connect_config(remote, work, egress)
     folder = work / "mirror.git"
     _run(["clone", "--quiet", "--mirror", "--template=", "--", source, str(folder)], remote, config, work)
@@ -55,7 +62,10 @@ def clone(remote: Remote, work: Path, egress: Egress) -> Repository:
 
 
 def list_remote_refs(remote: Remote, work: Path, egress: Egress) -> dict[bytes, bytes]:
-    """Return the refs of a remote repository (name -> object id), HEAD included, peeled tags (`^{}`) not."""
+    """Return the refs of a remote repository (name -> object id), HEAD included, peeled tags (`^{}`) not.
+
+    git runs in the folder `work`. Raise OperatorError if the remote repository cannot be read.
+    """
     source, config = _connect_config(remote, work, egress)
     lines = _run(["ls-remote", "--quiet", "--", source], remote, config, work).split(b"\n")
     return {
@@ -66,7 +76,11 @@ def list_remote_refs(remote: Remote, work: Path, egress: Egress) -> dict[bytes, 
 
 
 def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Repository:
-    """Fetch a commit and its parents into the folder `work`; the ref of the commit is COMMIT_REF."""
+    """Fetch a commit and its parents into `work`/commit.git, and open that repository.
+
+    `commit` is the hexadecimal id. Its ref in the repository is COMMIT_REF. Older commits are not fetched.
+    Raise OperatorError if git cannot fetch it.
+    """
     source, config = _connect_config(remote, work, egress)
     folder = work / "commit.git"
     _run(["init", "--quiet", "--bare", "--template=", str(folder)], remote, config, work)
@@ -85,7 +99,11 @@ def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Rep
 
 
 def _connect_config(remote: Remote, work: Path, egress: Egress) -> tuple[str, dict[str, str]]:
-    """Return the address for git, and the configuration that pins git to the IP address `egress` allows."""
+    """Return the address for git, and the configuration that pins git to the IP address `egress` allows.
+
+    The configuration also has the login of `remote`, and a CA file, which is written to the folder `work`.
+    Raise OperatorError if the address of `remote` is not an https address without query and fragment.
+    """
     try:
         parts = urlsplit(remote.url)
         host, port = parts.hostname, parts.port or 443
@@ -113,7 +131,11 @@ def _connect_config(remote: Remote, work: Path, egress: Egress) -> tuple[str, di
 
 
 def _write_ca_bundle(ca_file: Path, work: Path) -> Path:
-    """Write the system's CA certificates and the operator's `ca_file` into one file: git takes only one."""
+    """Write the CA certificates of the system and of `ca_file` to `work`/trusted.pem, and return that path.
+
+    git takes only one file. `ca_file` is set by the operator. Raise OperatorError if a file cannot be read or
+    written.
+    """
     system = ssl.get_default_verify_paths().cafile
     bundle = work / "trusted.pem"
     try:
@@ -124,7 +146,11 @@ def _write_ca_bundle(ca_file: Path, work: Path) -> Path:
 
 
 def _run(arguments: list[str], remote: Remote, config: dict[str, str], work: Path) -> bytes:
-    """Run git in the folder `work`; return its output, or raise OperatorError with git's reason."""
+    """Run git with these arguments and this additional configuration in the folder `work`; return its output.
+
+    Raise OperatorError with the address of `remote` and git's reason if git fails, or needs more than
+    _TIMEOUT.
+    """
     process = subprocess.Popen(
         ["git", *arguments],
         stdin=subprocess.DEVNULL,
@@ -149,7 +175,7 @@ def _run(arguments: list[str], remote: Remote, config: dict[str, str], work: Pat
 
 
 def _failure_reason(errors: bytes) -> str:
-    """Return the first fatal error in git's error output, otherwise the last line."""
+    """Return the first "fatal: " line of git's error output without that word, or else the last line."""
     lines = [line for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
     fatal = [line.removeprefix("fatal: ") for line in lines if line.startswith("fatal: ")]
     return (fatal or lines[-1:] or ["git gave no reason"])[0]

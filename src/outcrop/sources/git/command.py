@@ -39,15 +39,16 @@ _CONFIG = {
 
 
 def command_line(repository: Path, *arguments: str) -> list[str]:
-    """Return the git command with these arguments for the repository at this path."""
+    """Return the git command with these arguments for the git folder `repository`."""
     return ["git", "--no-replace-objects", "--git-dir", str(repository), *arguments]
 
 
 def environment(config: Mapping[str, str] | None = None, *, protocols: str = "") -> dict[str, str]:
     """Return the complete environment of a git process, with `config` added to the fixed configuration.
 
-    Configuration is passed in environment variables, which other users cannot read, and not as arguments.
-    `protocols` names the protocols that git may use, such as "https".
+    `config` maps names of git settings to values. Configuration is passed in environment variables, which
+    other users cannot read, and not as arguments. `protocols` names the protocols that git may use, such as
+    "https"; with "" git cannot connect to a host.
     """
     settings = [*_CONFIG.items(), *(config or {}).items()]
     env = {
@@ -91,9 +92,10 @@ def start(
     memory: int = 32 * _GIGA,
     config: Mapping[str, str] | None = None,
 ) -> GitProcess:
-    """Start git in a repository of our own, with its output as a pipe.
+    """Start git in a repository of our own, with its output as a pipe, and return the process.
 
-    `memory` limits the bytes of its data segment.
+    `stdin` and `stderr` are as in subprocess.Popen. `memory` limits the bytes of its data segment. `config`
+    is added to the fixed configuration. Raise OperatorError if git is not installed.
     """
     try:
         process = GitProcess(
@@ -118,8 +120,9 @@ def start(
 def limit_resources(pid: int, memory: int = 32 * _GIGA) -> None:
     """Limit the memory of a git process that has just started, and disable its core dumps.
 
-    Limits are set from the parent: with a `preexec_fn` Python would fork itself with all of its memory, which
-    takes milliseconds each time.
+    `memory` limits the bytes of its data segment. Limits are set from the parent: with a `preexec_fn` Python
+    would fork itself with all of its memory, which takes milliseconds each time. Nothing happens if the
+    process has ended or the system is not Linux.
     """
     limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_AS: 32 * _GIGA, resource.RLIMIT_DATA: memory}
     for limited, maximum in limits.items():
@@ -129,7 +132,10 @@ def limit_resources(pid: int, memory: int = 32 * _GIGA) -> None:
 
 
 def run(repository: Path, *arguments: str, stdin_data: bytes = b"") -> tuple[int, bytes]:
-    """Run git to its end; return its exit code and its standard output."""
+    """Run git with `stdin_data` as its input, and wait for its end; return its exit code and its output.
+
+    Error output is dropped. Raise OperatorError if git is not installed.
+    """
     with start(repository, arguments, stdin=subprocess.PIPE) as process:
         out, _ = process.communicate(stdin_data)
         return process.returncode, out

@@ -53,7 +53,7 @@ _MESSAGE_ROW = struct.Struct(f">{OID_BYTES}sIQ")  # id of a commit or tag, numbe
 
 
 class MessageBatch(list[bytes]):
-    """Ids of commits and tags in one pack, with their offsets.
+    """Hexadecimal ids of commits and tags in the pack of `pack_index`, with their pack offsets.
 
     With the offsets nothing has to be looked up in the pack index, which git would map into memory.
     """
@@ -68,11 +68,12 @@ class MessageBatch(list[bytes]):
 def list_objects(
     repository: Repository, known: Container[bytes], on_listed: Callable[[bytes], None], jobs: int
 ) -> Iterator[list[bytes]]:
-    """Yield batches of ids of all commits and tags that are not `known`, then of all such blobs.
+    """Yield batches of hexadecimal ids of all commits and tags that are not `known`, then of all such blobs.
 
-    `known` holds binary ids, and `on_listed` is called with the binary id of each object in a batch.
-    Everything is listed before the first batch: so the processes that read batches are forked when the memory
-    for listing is free again.
+    `known` holds binary ids, and `on_listed` is called with the binary id of each object in a batch. Commits
+    and tags that are not in a pack are in the batches of blobs. Headers of packs are read by `jobs`
+    processes. Everything is listed before the first batch: so the processes that read batches are forked when
+    the memory for listing is free again.
     """
     with closing(RowFile(repository.folder)) as blobs, closing(RowFile(repository.folder)) as messages:
         lists = _ObjectLists(blobs, messages, known)
@@ -97,19 +98,22 @@ class _ObjectLists:
 
 
 def _list_packs(repository: Repository, lists: _ObjectLists, jobs: int) -> None:
-    """Add the objects of all packs and the loose objects to the lists, each object once."""
+    """Add the objects of all packs and the loose objects to `lists`, each object once, without trees.
+
+    `jobs` processes read the packs. Raise one of READ_ERRORS if a pack or its index cannot be read here.
+    """
     indexes = [index for folder in repository.objects for index in list_pack_indexes(folder)]
     loose_folders = [folder for folder in repository.objects if any(_list_loose(folder))]
     add_new = IdSet(()).add if loose_folders or len(indexes) > 1 else lambda _: True
     with closing(RowFile(repository.folder)) as unknown:  # ids that git is asked about
 
         def add_unknown(oid: bytes) -> None:
-            """Add an id to `unknown` unless it is in a list already."""
+            """Add an id to `unknown` unless this function has seen the id before."""
             if add_new(oid):
                 unknown.add(oid)
 
         def add_message(oid: bytes, offset: int) -> None:
-            """Add a commit or tag of the current pack unless it is known or in a list already."""
+            """Add a commit or tag of the current pack unless it was seen before or is in `lists.known`."""
             if add_new(oid) and oid not in lists.known:
                 lists.messages.add(_MESSAGE_ROW.pack(oid, len(lists.indexes) - 1, offset))
 
@@ -126,7 +130,7 @@ def _list_packs(repository: Repository, lists: _ObjectLists, jobs: int) -> None:
 
 
 def _list_loose(object_folder: Path) -> Iterator[bytes]:
-    """Yield the binary ids of the loose objects in a folder; raise ValueError for a SHA-256 id."""
+    """Yield the binary ids of the loose objects in an object folder; raise ValueError for a SHA-256 id."""
     for number in range(256):
         try:
             names = os.listdir(object_folder / f"{number:02x}")
@@ -141,7 +145,11 @@ def _list_loose(object_folder: Path) -> Iterator[bytes]:
 def _batch_messages(
     messages: RowFile, indexes: list[Path], on_listed: Callable[[bytes], None]
 ) -> Iterator[MessageBatch]:
-    """Yield the commits and tags in batches, each from one pack; call `on_listed` with each binary id."""
+    """Yield the commits and tags in batches, each from one pack; call `on_listed` with each binary id.
+
+    `messages` has a _MESSAGE_ROW for each of them; `indexes` has the pack index for each pack number in the
+    rows.
+    """
     for pack_number, rows in groupby(map(_MESSAGE_ROW.unpack, messages), key=itemgetter(1)):
         while entries := [(oid, offset) for oid, _, offset in islice(rows, _BATCH_MESSAGES)]:
             for oid, _ in entries:
@@ -154,7 +162,7 @@ def _batch_messages(
 def _batch_blobs(blobs: RowFile, on_listed: Callable[[bytes], None]) -> Iterator[list[bytes]]:
     """Yield the hexadecimal ids of the blobs in batches of about _BATCH_BYTES of packed data.
 
-    `on_listed` is called with each binary id.
+    The rows of `blobs` are a binary id and the packed size. `on_listed` is called with each binary id.
     """
     batch: list[bytes] = []
     batch_bytes = 0
@@ -171,7 +179,11 @@ def _batch_blobs(blobs: RowFile, on_listed: Callable[[bytes], None]) -> Iterator
 
 
 def _list_with_git(repository: Repository, ids: Iterable[bytes] | None, lists: _ObjectLists) -> None:
-    """Add the objects with these binary ids to `lists.blobs`, or all objects if `ids` is None."""
+    """Add the objects with these binary ids to `lists.blobs`, or all objects if `ids` is None.
+
+    Trees and the objects in `lists.known` are left out. An object follows its delta base if both are among
+    the same _MAX_GROUPED objects.
+    """
     rows_by_base: defaultdict[bytes, bytearray] = defaultdict(bytearray)
     count = 0
     for oid, size, base in _query_git(repository, ids):
@@ -186,10 +198,10 @@ def _list_with_git(repository: Repository, ids: Iterable[bytes] | None, lists: _
 
 
 def _append_delta_chains(rows_by_base: dict[bytes, bytearray], blobs: RowFile, width: int) -> None:
-    """Move all rows of this width to `blobs`: each object, then its deltas, then their deltas.
+    """Move all rows to `blobs`: each object, then its deltas, then the deltas of these.
 
-    `rows_by_base` maps the id of a base to the rows of its deltas. Deltas whose base is not in the rows come
-    last.
+    `rows_by_base` maps the id of a base (_NO_BASE for complete objects) to the concatenated rows of its
+    deltas, each `width` bytes long. It is empty afterwards. Deltas whose base is not in the rows come last.
     """
     while rows_by_base:
         roots = rows_by_base.pop(_NO_BASE, None) or rows_by_base.pop(next(iter(rows_by_base)))
@@ -203,10 +215,11 @@ def _append_delta_chains(rows_by_base: dict[bytes, bytearray], blobs: RowFile, w
 
 
 def _query_git(repository: Repository, ids: Iterable[bytes] | None) -> Iterator[tuple[bytes, int, bytes]]:
-    """Yield binary id, packed size and delta base of each object that is not a tree, as git reports them.
+    """Yield binary id, packed size and binary id of the delta base of each object that is not a tree.
 
-    The objects are those with the given ids, or all objects if `ids` is None. An object that git cannot read
-    is yielded with the size 0. If git fails, DAMAGED_STORE is added to the repository's gaps.
+    The objects are those with the given binary ids, or all objects if `ids` is None. The base is _NO_BASE if
+    the object is not a delta. An object that git cannot read is yielded with the size 0. If git fails,
+    DAMAGED_STORE is added to the repository's gaps.
     """
     any_missing = False
     arguments, stdin = (
@@ -238,7 +251,10 @@ def _query_git(repository: Repository, ids: Iterable[bytes] | None) -> Iterator[
 
 
 class _IdFeeder(threading.Thread):
-    """Writes ids to git's input while another thread reads git's output."""
+    """A thread that writes binary ids in hexadecimal to git's input while another thread reads git's output.
+
+    It starts itself. `has_finished` is set when all ids are written.
+    """
 
     def __init__(self, stdin: IO[bytes], ids: Iterator[bytes]) -> None:
         super().__init__(daemon=True)
@@ -248,7 +264,7 @@ class _IdFeeder(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Write all ids and close the input; stop if git has ended."""
+        """Write all ids, close the input and set `has_finished`; only stop if git has ended before."""
         with contextlib.suppress(OSError, ValueError), self._stdin as stdin:  # git has ended
             while ids := list(islice(self._ids, _IDS_PER_WRITE)):
                 stdin.write(b"".join(ids).hex("\n", OID_BYTES).encode() + b"\n")

@@ -10,10 +10,11 @@ _ALL_BITS = (1 << 64) - 1
 
 
 class RowFile:
-    """Rows of equal width in an unnamed temporary file, which is gone when this process ends.
+    """Rows of equal width in an unnamed temporary file in `folder`, which is gone when this process ends.
 
-    Rows that are not written yet are in a buffer of this class and not of the file object: a forked process
-    would write the buffer of a file object once more.
+    `width` is the number of bytes of a row, 0 before the first row. Rows that are not written yet are in a
+    buffer of this class and not of the file object: a forked process would write the buffer of a file object
+    once more.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -22,12 +23,14 @@ class RowFile:
         self._unwritten = bytearray()
 
     def close(self) -> None:
+        """Close the file, which removes its rows."""
         self._file.close()
 
     def add(self, row: bytes) -> None:
-        """Append a row; if its width differs, drop the others first.
+        """Append a row; if its width differs from that of the earlier rows, drop these first.
 
-        Then the rows come from a cache of another repository at the same path, with ids of another length.
+        Then the earlier rows come from a cache of another repository at the same path, with ids of another
+        length.
         """
         if len(row) != self.width:
             self.clear()
@@ -37,17 +40,18 @@ class RowFile:
             self._write()
 
     def extend(self, rows: Iterable[bytes]) -> None:
+        """Append each of the rows as `add` does."""
         for row in rows:
             self.add(row)
 
     def clear(self) -> None:
-        """Drop all rows."""
+        """Drop all rows; `width` does not change."""
         self._unwritten.clear()
         self._file.seek(0)
         self._file.truncate()
 
     def _write(self) -> None:
-        """Write the buffer to the file."""
+        """Write all rows of the buffer to the file, and empty the buffer."""
         while self._unwritten:
             del self._unwritten[: self._file.write(self._unwritten)]
 
@@ -58,7 +62,10 @@ class RowFile:
 
 
 def read_rows(file: IO[bytes], width: int) -> Iterator[bytes]:
-    """Yield the rows of this width up to the end of a file; raise ValueError if the last row is cut off."""
+    """Yield the rows of `width` bytes from the current position to the end of a file.
+
+    Raise ValueError if the last row is cut off, or the width is negative, or it is 0 and the file has data.
+    """
     if width < 0 or (width == 0 and file.read(1)):
         raise ValueError("a row has no such width")
     while rows := file.read(width * _ROWS_PER_READ):
@@ -81,12 +88,12 @@ class IdSet:
             bucket += key
 
     def _find_bucket(self, oid: bytes) -> tuple[bytearray, bytes]:
-        """Return the bucket of an id, and the seven bytes that represent the id in that bucket."""
+        """Return the bucket of a binary id, and the seven bytes that represent the id in that bucket."""
         key = (hash(oid) & _ALL_BITS).to_bytes(8, "big")
         return self._buckets[key[0] << 6 | key[1] >> 2], key[1:]
 
     def add(self, oid: bytes) -> bool:
-        """Add an id; return whether it is new."""
+        """Add a binary id; return False if the set had it already."""
         bucket, key = self._find_bucket(oid)
         if bucket.find(key) >= 0:
             return False

@@ -38,10 +38,11 @@ class EarlierScan:
 def is_reachable(
     repository: Repository, ruleset: RuleSet, secret: KnownSecret, places: Places, tips: Sequence[bytes]
 ) -> bool:
-    """Whether a commit reachable from `tips` has the secret at its path; true if that is unknown.
+    """Whether a commit reachable from `tips` has the secret at its path; True if that is unknown.
 
-    `places` has the paths of the secret's blobs. If none is the secret's path, its value is searched in all
-    versions of the file: a changed rule must not make a secret look deleted.
+    `places` has the paths of the secret's blobs. If none of them is the secret's path or that of an archive
+    around it, the value is searched in all versions of the file: a changed rule must not make a secret look
+    deleted. If the value is not stored, the result is then False.
     """
     files = list_containing_files(secret.path)
     if any(places.get(blob, {}).keys() & files for blob in secret.blobs):
@@ -59,15 +60,19 @@ def is_reachable(
 
 
 def list_containing_files(path: bytes) -> list[bytes]:
-    """Return the path, and the paths of archives whose member it may be: the parts before each `!`."""
+    """Return the path, and the paths of the archives whose member it may be: the parts before each `!`.
+
+    `a.zip!b.zip!c` gives these three: `a.zip!b.zip!c`, `a.zip!b.zip`, `a.zip`.
+    """
     parts = path.split(b"!")
     return [b"!".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def contains_value(ruleset: RuleSet, content: bytes | LargeObject | None, value: str) -> bool:
-    """Whether a content has the value: literally, in an archive, or encoded in a way that the rules decode.
+    """Whether a content has the value: literally, in an archive, or in an encoding that the scanner decodes.
 
-    True for None, which is a content that cannot be read.
+    A LargeObject is searched for the literal value only, and read to its end. The result is True for None,
+    which is a content that cannot be read.
     """
     raw = value.encode("utf-8", "surrogateescape")
     if content is None:
@@ -80,7 +85,7 @@ def contains_value(ruleset: RuleSet, content: bytes | LargeObject | None, value:
 
 
 def _stream_contains(content: LargeObject, raw: bytes) -> bool:
-    """Whether a large object contains these bytes; true if git cannot read it to its end."""
+    """Whether a large object contains the bytes `raw`; True if git cannot read the object to its end."""
     overlap = b""
     while piece := content.read(_READ_BYTES):
         if raw in overlap + piece:

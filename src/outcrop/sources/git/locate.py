@@ -16,7 +16,10 @@ _MAX_SECONDS = 253_402_300_800  # the year 10000, which a datetime cannot repres
 
 
 def find_tip_blobs(repository: Repository, oids: Iterable[bytes], places: Places) -> set[tuple[bytes, bytes]]:
-    """Return (path, blob) for each of the blobs `oids` that HEAD still has at a path of the blob."""
+    """Return (path, blob) for each of the blobs `oids` that HEAD still has at a path of the blob.
+
+    `places` has the paths of each blob. The result is empty if the repository has no HEAD.
+    """
     if repository.head is None:
         return set()
     blobs_by_path: dict[bytes, set[bytes]] = {}
@@ -31,7 +34,9 @@ def find_tip_blobs(repository: Repository, oids: Iterable[bytes], places: Places
 def locate_hits(results: Mapping[bytes, ScanResult], places: Places, tip_blobs: TipBlobs) -> list[LocatedHit]:
     """Return one hit per path and value, as in the oldest commit that has it, and with its line at the tip.
 
-    Versions without an allow mark are preferred to older ones with a mark.
+    `results` has the scan result of each object, `places` its paths and commits, and `tip_blobs` the files at
+    the tip. A hit without an allow mark is preferred to an older one with a mark. A hit in an object without
+    a place has the path None (or the path inside an archive) and is marked as unreachable.
     """
     by_path_and_value: dict[tuple[bytes | None, str], LocatedHit] = {}
     ages: dict[tuple[bytes | None, str], tuple[bool, int]] = {}  # (has an allow mark, rank of the commit)
@@ -56,7 +61,7 @@ def locate_hits(results: Mapping[bytes, ScanResult], places: Places, tip_blobs: 
 
 
 def add_commit_info(repository: Repository, located: list[LocatedHit]) -> None:
-    """Read the origin commits of the hits, and add author and date to `origin`."""
+    """Read the origin commits of the hits, and add author and date to the `origin` of each hit."""
     oids = sorted({hit.origin.commit.encode() for hit in located if hit.origin})
     commits = {oid.decode(): _parse_commit(oid, header) for oid, header in read_headers(repository, oids)}
     for hit in located:
@@ -65,7 +70,11 @@ def add_commit_info(repository: Repository, located: list[LocatedHit]) -> None:
 
 
 def _parse_commit(oid: bytes, header: list[bytes]) -> CommitInfo:
-    """Return author and date of a commit with these header lines."""
+    """Return id, author and author date of the commit `oid` with these header lines.
+
+    The author is None if it is missing or empty, the date if it is malformed, before 1970 or after the year
+    9999.
+    """
     author_line = next((line[7:] for line in header if line.startswith(b"author ")), b"")
     name, _, date = author_line.rpartition(b"> ")
     encoding = next((line[9:] for line in header if line.startswith(b"encoding ")), b"utf-8")
@@ -77,7 +86,7 @@ def _parse_commit(oid: bytes, header: list[bytes]) -> CommitInfo:
 
 
 def _decode_name(name: bytes, encoding: bytes) -> str:
-    """Decode a name in the encoding that its commit declares, or as UTF-8 if that fails."""
+    """Decode a name in the encoding that its commit declares; if that fails, as UTF-8 with replacements."""
     try:
         return name.decode(encoding.decode("ascii"))
     except (LookupError, ValueError):
@@ -85,7 +94,10 @@ def _decode_name(name: bytes, encoding: bytes) -> str:
 
 
 def list_gaps(results: Mapping[bytes, ScanResult], places: Places) -> Iterator[tuple[str, str]]:
-    """Yield (path, reason) for each gap in `results`; the object id if the object has no path."""
+    """Yield (path, reason) for each gap in `results`, both printable on one line.
+
+    Of several paths in `places` it is the first in sorting order. An object without a path is `object <id>`.
+    """
     for oid in sorted(results):
         path = min(places.get(oid, ()), default=None)
         for reason in results[oid].gaps:

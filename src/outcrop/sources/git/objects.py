@@ -59,14 +59,14 @@ class WorkerReport:
 
 
 class ResultsById(Mapping[bytes, ScanResult]):
-    """Scan results by object id. They are kept serialized, since a long history has many of them."""
+    """Scan results by hexadecimal object id, kept in serialized form: a long history has many of them."""
 
     def __init__(self, rules: LazyRules) -> None:
         self._rules = rules
         self._serialized: dict[bytes, SerializedResult] = {}
 
     def add(self, report: WorkerReport) -> None:
-        """Add the hits and gaps of a report."""
+        """Add the hits and gaps of a report; they replace an earlier result of the same object."""
         for oid, serialized in report.hits:
             self._serialized[oid] = serialized
         for oid, reason in report.gaps:
@@ -85,10 +85,16 @@ class ResultsById(Mapping[bytes, ScanResult]):
 def make_worker(
     repository: Repository, ruleset: RuleSet, floor: Confidence
 ) -> Callable[[Iterator[list[bytes]], Emit], None]:
-    """Return a function that scans the objects of batches and emits WorkerReports: the work of a process."""
+    """Return a function that scans the objects of batches and emits WorkerReports: the work of a process.
+
+    Hits below the confidence `floor` are dropped.
+    """
 
     def work(batches: Iterator[list[bytes]], emit: Emit) -> None:
-        """Scan the objects of the batches; emit a report after every _REPORT_BYTES, and one at the end."""
+        """Scan the objects with the ids in `batches`, and emit WorkerReports.
+
+        Emit one after every _REPORT_BYTES of blobs or _REPORT_HITS objects with hits, and one at the end.
+        """
         report = WorkerReport()
         for oid, result, size in scan_objects(repository, ruleset, floor, batches):
             if not isinstance(oid, MessageId):
@@ -109,7 +115,11 @@ def make_worker(
 def scan_objects(
     repository: Repository, ruleset: RuleSet, floor: Confidence, batches: Iterable[list[bytes]]
 ) -> Iterator[tuple[bytes, ScanResult | str, int]]:
-    """Yield the id of each object, its scan result (or a text why it could not be read), and its size."""
+    """Yield (id, result, size in bytes) for each object with an id in `batches`.
+
+    The id is a MessageId for a commit or tag, whose message alone is scanned. The result has hits of at least
+    the confidence `floor`, or is a text why the object could not be read.
+    """
     for item in read_objects(repository, batches):
         if isinstance(item, list):
             yield from scan_versions(ruleset, item, floor)
@@ -125,7 +135,11 @@ def scan_objects(
 
 
 def read_contents(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[Content]:
-    """Yield id and content of each object, one by one; the content is None if git cannot read the object."""
+    """Yield (id, content) of each object with an id in `batches`, one by one.
+
+    The content is bytes, a LargeObject, which can be read only until the next object is requested, or None if
+    git cannot read the object. Of a commit or tag it is the message.
+    """
     for item in read_objects(repository, batches):
         if isinstance(item, list):
             yield from ((oid, version.content) for oid, version in item)
@@ -134,7 +148,7 @@ def read_contents(repository: Repository, batches: Iterable[list[bytes]]) -> Ite
 
 
 def read_file_at_head(repository: Repository, path: bytes) -> bytes:
-    """Return the content of a small file of HEAD; empty if HEAD does not have it."""
+    """Return the content of a file of HEAD; b"" if HEAD does not have it, or if it is larger than 1 MB."""
     oid = find_ids_at(repository, repository.head, [path])[0] if repository.head else None
     if oid is None:
         return b""
@@ -143,9 +157,11 @@ def read_file_at_head(repository: Repository, path: bytes) -> bytes:
 
 
 def read_objects(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[CatFileItem | Versions]:
-    """Yield the blobs and messages with these ids, many at a time: first from the packs, then from git.
+    """Yield the blobs and messages with the ids in `batches`, many at a time: from packs, or else from git.
 
-    git is started once at the end, or earlier if many objects wait for it.
+    Blobs of packs are yielded as a list of (id, FileVersion), which is valid until the next item is
+    requested. Other items are as in `read_with_git`. git reads what the packs cannot give. It is started once
+    at the end, or earlier if _MAX_WAITING objects wait for it.
     """
     waiting: list[bytes] = []  # ids that the packs cannot give
     with closing(PackReader(repository.objects)) as packs:
@@ -177,7 +193,10 @@ def read_objects(repository: Repository, batches: Iterable[list[bytes]]) -> Iter
 
 
 def _read_messages(packs: PackReader, batch: MessageBatch, waiting: list[bytes]) -> Iterator[ContentBatch]:
-    """Yield the messages of a batch, many at a time; add ids that must be read by git to `waiting`."""
+    """Yield the messages of a batch of commits and tags, many in each ContentBatch.
+
+    Add the ids of those that must be read by git to `waiting`.
+    """
     buffer, contents = bytearray(b"\n"), list[tuple[bytes, int, int]]()
     for oid, offset in zip(batch, batch.offsets, strict=True):
         data = packs.read_commit_or_tag(batch.pack_index, offset)

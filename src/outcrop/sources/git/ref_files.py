@@ -15,14 +15,15 @@ Refs = dict[bytes, bytes]  # name of a ref -> object id in hexadecimal
 def read_refs(folder: Path, gaps: list[str]) -> Refs:
     """Read all refs of a git folder, and the entries of the stash as `refs/stash@{0}` and so on.
 
-    A loose ref replaces a packed ref of the same name. Files that cannot be read are noted as gaps.
+    A loose ref replaces a packed ref of the same name. A text for each file that cannot be read is appended
+    to `gaps`.
     """
     refs = _read_packed_refs(folder / "packed-refs", gaps)
     symbolic: dict[bytes, bytes] = {}  # name of a symbolic ref -> its content
     root = os.fsencode(folder)
 
     def note_unreadable(error: OSError) -> None:
-        """Add a gap for a folder that cannot be listed."""
+        """Append a gap for a folder that cannot be listed; a folder that does not exist is no gap."""
         if not isinstance(error, FileNotFoundError):
             path = os.path.relpath(os.fsencode(error.filename), root)
             gaps.append(f"refs in {printable_path(path)} cannot be read")
@@ -51,7 +52,10 @@ def read_refs(folder: Path, gaps: list[str]) -> Refs:
 
 
 def _read_packed_refs(file: Path, gaps: list[str]) -> Refs:
-    """Read a packed-refs file. Lines with `#` (comments) and `^` (peeled tags) are skipped."""
+    """Read a packed-refs file; return {} if there is none. Append a gap if a line or the file is unreadable.
+
+    Lines with `#` (comments) and `^` (peeled tags) are skipped.
+    """
     refs: Refs = {}
     text = read_small_file(file, 1 << 28)
     is_damaged = not text and os.path.exists(file) and os.path.getsize(file) > 0
@@ -67,7 +71,10 @@ def _read_packed_refs(file: Path, gaps: list[str]) -> Refs:
 
 
 def read_head(folder: Path, refs: Refs, gaps: list[str]) -> bytes | None:
-    """Return the commit that HEAD of a git folder names; None if it has none."""
+    """Return the id that HEAD of a git folder names; None if it names a ref that is not in `refs`.
+
+    If the file is missing or malformed, append a gap and return None.
+    """
     content = read_small_file(folder / "HEAD").strip()
     if not OID.fullmatch(content) and not content.startswith(b"ref:"):
         gaps.append("HEAD cannot be read: which files are at the tip is not known")
@@ -75,7 +82,11 @@ def read_head(folder: Path, refs: Refs, gaps: list[str]) -> bytes | None:
 
 
 def read_worktree_heads(common: Path, refs: Refs, gaps: list[str]) -> Refs:
-    """Return the HEAD of each linked worktree, which need not be a branch, as `worktrees/<name>/HEAD`."""
+    """Return the HEAD of each linked worktree, which need not be a branch, as `worktrees/<name>/HEAD`.
+
+    `common` is the git folder that the worktrees share, and `refs` are its refs. A text for each HEAD that
+    cannot be read is appended to `gaps`.
+    """
     folders = [common / "worktrees" / name for name in sorted(list_names(common / "worktrees"))]
     heads = {
         os.fsencode(f"worktrees/{folder.name}/HEAD"): read_head(folder, refs, gaps) for folder in folders
@@ -84,7 +95,10 @@ def read_worktree_heads(common: Path, refs: Refs, gaps: list[str]) -> Refs:
 
 
 def _read_reflog(path: Path) -> list[bytes]:
-    """Return the ids in a reflog. Only the reflog has the stashes before the newest one."""
+    """Return the new id of each line of a reflog; [] if it cannot be read.
+
+    Only the reflog has the stashes before the newest one.
+    """
     return [
         parts[1]
         for line in read_small_file(path, 1 << 22).split(b"\n")
@@ -93,21 +107,27 @@ def _read_reflog(path: Path) -> list[bytes]:
 
 
 def _follow_symbolic(content: bytes, symbolic: dict[bytes, bytes]) -> bytes:
-    """Follow symbolic refs that name each other; return the content of the last one."""
+    """Follow symbolic refs from the content `ref: <name>`; return the content of the last symbolic ref.
+
+    `symbolic` maps the names of symbolic refs to their contents. At most _MAX_SYMBOLIC_DEPTH are followed.
+    """
     for _ in range(_MAX_SYMBOLIC_DEPTH):
         content = symbolic.get(content[4:].strip(), content)
     return content
 
 
 def resolve_ref(content: bytes, refs: Refs) -> bytes | None:
-    """Return the id that the content of a ref file names: the id itself, or that of the ref after `ref:`."""
+    """Return the id that the content of a ref file names: the id itself, or that of the ref after `ref:`.
+
+    Return None if the content is neither, or if `refs` does not have that ref.
+    """
     if OID.fullmatch(content):
         return content
     return refs.get(content[4:].strip()) if content.startswith(b"ref:") else None
 
 
 def read_small_file(path: Path, limit: int = 1 << 16) -> bytes:
-    """Return up to `limit` bytes of a regular file; empty if it is missing, special or cannot be read."""
+    """Return the first `limit` bytes of a regular file; b"" if it is missing, special or cannot be read."""
     try:
         if not path.is_file():
             return b""
@@ -118,7 +138,7 @@ def read_small_file(path: Path, limit: int = 1 << 16) -> bytes:
 
 
 def list_names(folder: Path) -> list[str]:
-    """Return the names in a folder; none if it cannot be read."""
+    """Return the names in a folder, in any order; [] if it cannot be read."""
     try:
         return os.listdir(folder)
     except (OSError, ValueError):

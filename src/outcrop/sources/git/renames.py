@@ -15,7 +15,10 @@ PathsByValue = dict[str, set[bytes]]  # value -> paths of the files that had it 
 def add_old_values(
     old: PathsByValue, repository: Repository, ruleset: RuleSet, files: Mapping[bytes, bytes]
 ) -> None:
-    """Scan the old versions of files (path -> blob) and add their values to `old`, without allowed hits."""
+    """Scan the old versions of files (path -> blob), and add the values in them and their paths to `old`.
+
+    Values whose hit has an allow mark are left out, and so are blobs that cannot be read.
+    """
     paths: dict[bytes, set[bytes]] = {}
     for path, oid in files.items():
         paths.setdefault(oid, set()).add(path)
@@ -29,18 +32,18 @@ def add_old_values(
 
 
 def drop_old_values(located: Iterable[LocatedHit], old: PathsByValue) -> list[LocatedHit]:
-    """Drop the hits whose value the same file had before."""
+    """Return the hits without those whose file had the value before, as `old` records it."""
     return [hit for hit in located if hit.file_path not in old.get(reveal(hit.hit.secret), ())]
 
 
 def drop_moved_values(
     located: list[LocatedHit], deleted: Mapping[bytes, Mapping[bytes, bytes]], old: PathsByValue
 ) -> list[LocatedHit]:
-    """Drop the hits of moved files: the commit that adds the value deletes a file that had it before.
+    """Return the hits without those of moved files: their commit also deletes a file that had the value.
 
     `deleted` maps commit -> path -> blob, oldest commit first, since a file may move more than once. The
-    paths of moved files are added to `old`. A deleted file accounts for one added file, preferably one with
-    the same blob: further files are copies.
+    paths of moved files are added to `old`, and hits in `old` are dropped. A deleted file accounts for one
+    added file, preferably one with the same blob: further files are copies.
     """
     added: dict[bytes, dict[str, dict[bytes, bytes | None]]] = {}  # commit -> value -> path -> blob
     for hit in located:
@@ -56,5 +59,5 @@ def drop_moved_values(
 
 
 def origin_id(hit: LocatedHit) -> bytes:
-    """Return the id of the commit that a hit is attributed to; empty if there is none."""
+    """Return the hexadecimal id of the commit that a hit is attributed to; b"" if there is none."""
     return hit.origin.commit.encode() if hit.origin else b""

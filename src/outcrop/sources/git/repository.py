@@ -64,7 +64,7 @@ def find_git_folder(path: Path) -> Path | None:
 
 
 def has_missing_git_folder(path: Path) -> bool:
-    """Whether a working tree names a git folder that does not exist, as in a worktree mounted alone."""
+    """Whether `.git` of a working tree is a file that names no git folder, as in a worktree mounted alone."""
     return (
         os.path.isfile(path / ".git")
         and read_small_file(path / ".git").startswith(b"gitdir:")
@@ -73,14 +73,18 @@ def has_missing_git_folder(path: Path) -> bool:
 
 
 def _looks_like_git(path: Path) -> bool:
-    """Whether a folder has HEAD, and objects of its own or of a common folder."""
+    """Whether a folder has a file `HEAD`, and a folder `objects` or a file `commondir`."""
     return os.path.isfile(path / "HEAD") and (
         os.path.isdir(path / "objects") or os.path.isfile(path / "commondir")
     )
 
 
 def open_local(git_folder: Path, work: Path) -> Repository:
-    """Open a repository on this machine; our own repository is created in the folder `work`."""
+    """Open a repository on this machine through a repository of our own in the folder `work`.
+
+    `git_folder` is what `find_git_folder` returned. The `gaps` of the result name what cannot be read, such
+    as the history that a shallow clone lacks. Raise PermissionError if the object folder cannot be listed.
+    """
     common = git_folder
     if os.path.isfile(git_folder / "commondir"):
         text = read_small_file(git_folder / "commondir")
@@ -108,7 +112,7 @@ def open_local(git_folder: Path, work: Path) -> Repository:
 
 
 def open_mirror(folder: Path) -> Repository:
-    """Open a mirror that we have cloned ourselves."""
+    """Open a bare repository that we have cloned or downloaded ourselves: git runs in `folder` itself."""
     gaps: list[str] = []
     refs = read_refs(folder, gaps)
     head = resolve_ref(read_small_file(folder / "HEAD").strip(), refs)
@@ -116,9 +120,10 @@ def open_mirror(folder: Path) -> Repository:
 
 
 def read_origin_url(path: Path) -> str | None:
-    """Return the https address of the remote `origin`, without user name and password; None if it has none.
+    """Return the https address of the remote `origin` of the working tree or bare repository at `path`.
 
-    The configuration is read as text.
+    User name, password and `.git` at the end are dropped. Return None if there is no such repository or
+    remote. The configuration is read as text.
     """
     folder = find_git_folder(path)
     config = read_small_file(folder / "config").decode("utf-8", "replace") if folder else ""
@@ -132,7 +137,7 @@ def read_origin_url(path: Path) -> str | None:
 
 
 def digest_objects(repository: Repository) -> str:
-    """Return a digest of the object store: it changes when an object is added or removed."""
+    """Return a digest of the object store: it changes when a pack or a loose object is added or removed."""
     digest = hashlib.sha256()
     for folder in repository.objects:
         for name in sorted(name for name in list_names(folder / "pack") if name.endswith(".idx")):
@@ -159,7 +164,11 @@ def digest_refs(repository: Repository) -> str:
 
 
 def _find_object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
-    """Return an object folder and its alternates, and theirs up to a limit, so that git gets a flat list."""
+    """Return the object folder `first`, its alternates, and the alternates of these, as a flat list.
+
+    Alternates are followed _MAX_ALTERNATES_DEPTH deep. Append a gap for each folder that is missing. Raise
+    PermissionError if `first` cannot be listed.
+    """
     found: list[Path] = []
     if os.path.isdir(first):
         os.listdir(first)  # raises PermissionError: then nothing can be read at all
@@ -179,7 +188,7 @@ def _find_object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
 
 
 def parse_alternates(raw: bytes) -> list[bytes]:
-    """Return the folders in an `objects/info/alternates` file as git reads it.
+    """Return the folders in an `objects/info/alternates` file with the content `raw`, as git reads it.
 
     Each line is a folder or a comment (`#`). A folder may be quoted; the one character behind the quote is
     skipped.
@@ -200,7 +209,7 @@ def parse_alternates(raw: bytes) -> list[bytes]:
 
 
 def _unescape(escape: re.Match[bytes]) -> bytes:
-    """Return the character of an octal or one-letter escape."""
+    r"""Return the byte that an escape such as `\n` or `\303` means; group 1 is the part behind `\`."""
     code = escape[1]
     return bytes([int(code, 8) if len(code) > 1 else _ESCAPED_CHARACTERS[code[0]]])
 
@@ -212,7 +221,7 @@ def format_alternate(folder: bytes) -> bytes:
 
 
 def _note_pack_gaps(object_folders: tuple[Path, ...], gaps: list[str]) -> None:
-    """Note a gap for promisor packs (of a partial clone), and for packs without an index."""
+    """Append one gap if there are promisor packs (of a partial clone), and one if a pack has no index."""
     packs = [
         folder / "pack" / name
         for folder in object_folders
@@ -226,8 +235,9 @@ def _note_pack_gaps(object_folders: tuple[Path, ...], gaps: list[str]) -> None:
 
 
 def _without_special_files(folder: Path, replacement: Path, gaps: list[str]) -> Path:
-    """Return the object folder, or a `replacement` with links to its regular files if it has other ones.
+    """Return `folder`; if it has files that are not regular, return `replacement` without these.
 
+    `replacement` is then created, with links to the other files of the object folder, and a gap is appended.
     git would wait for a named pipe, and read a device without end.
     """
     entries = list(_list_entries(os.fspath(folder)))
@@ -254,7 +264,11 @@ def _is_special(path: str) -> bool:
 
 
 def _list_entries(folder: str, depth: int = 0) -> Iterator[os.DirEntry[str]]:
-    """Yield the files of an object folder and its subfolders, and folders with the name of an object."""
+    """Yield the files of an object folder and its subfolders, and folders with the name of an object.
+
+    `depth` is the number of folders above this one in the object folder. Folders deeper than
+    _MAX_FOLDER_DEPTH are skipped, and so are those that cannot be listed.
+    """
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -267,13 +281,13 @@ def _list_entries(folder: str, depth: int = 0) -> Iterator[os.DirEntry[str]]:
 
 
 def _is_object_name(folder: str, name: str) -> bool:
-    """Whether git takes a name in this folder for a loose object, a pack or a pack index."""
+    """Whether git takes a file `name` in the folder `folder` for a loose object, a pack or a pack index."""
     is_loose = OID.fullmatch(os.fsencode(os.path.basename(folder) + name))
     return bool(is_loose) or name.endswith((".pack", ".idx"))
 
 
 def _resolve_path(path: Path) -> Path:
-    """Resolve links; return the path itself, which then counts as missing, if that fails."""
+    """Return the path with all links resolved; if that fails the path itself, which counts as missing."""
     try:
         return path.resolve()
     except (OSError, ValueError, RuntimeError):
@@ -281,9 +295,9 @@ def _resolve_path(path: Path) -> Path:
 
 
 def _create_own_repository(repository: Repository, shallow: list[bytes]) -> None:
-    """Write an empty repository that borrows the objects; that needs no git command.
+    """Write an empty repository to `repository.folder` that borrows the objects of `repository.objects`.
 
-    `shallow` holds the commits at which the history of a shallow clone ends.
+    No git command is needed. `shallow` holds the commits at which the history of a shallow clone ends.
     """
     folder = repository.folder
     sha256 = _uses_sha256(repository)
@@ -302,7 +316,10 @@ def _create_own_repository(repository: Repository, shallow: list[bytes]) -> None
 
 
 def _uses_sha256(repository: Repository) -> bool:
-    """Whether ids have 64 digits: by the names of objects and packs, or by most refs if these disagree."""
+    """Whether ids have 64 digits: by the names of objects and packs, or by most refs if these disagree.
+
+    Append a gap to those of the repository if they disagree.
+    """
     lengths: set[int] = set()
     for folder in repository.objects:
         lengths |= {

@@ -39,7 +39,10 @@ class RefTips:
 
 
 def find_tips(repository: Repository, gaps: list[str]) -> RefTips:
-    """Follow all refs and annotated tags to commits, trees and blobs; a ref to a missing object is a gap."""
+    """Follow all refs and annotated tags to commits, trees and blobs.
+
+    Refs to missing objects are left out, and one gap with their number is appended to `gaps`.
+    """
     types = _find_types(repository, repository.tips)
     tag_targets = _read_tags(repository, types)
     peeled = {tip: _peel(tip, tag_targets) for tip in repository.tips}
@@ -56,9 +59,10 @@ def find_tips(repository: Repository, gaps: list[str]) -> RefTips:
 
 
 def _read_tags(repository: Repository, types: dict[bytes, bytes | None]) -> dict[bytes, bytes | None]:
-    """Return the target of each annotated tag in `types`, and of the tags that tags point at.
+    """Return the target of each annotated tag in `types`, and of the tags that these tags point at.
 
-    Add the types of all targets to `types`. Behind _MAX_TAG_DEPTH tags of tags, git peels the rest at once.
+    `types` maps object ids to types; the types of all targets are added to it. The target of a tag that
+    cannot be read is None. Behind _MAX_TAG_DEPTH tags of tags, git peels the rest at once.
     """
     targets: dict[bytes, bytes | None] = {}
     for depth in range(_MAX_TAG_DEPTH + 1):
@@ -79,19 +83,22 @@ def _read_tags(repository: Repository, types: dict[bytes, bytes | None]) -> dict
 
 
 def _header_ids(header: list[bytes], field_name: bytes) -> list[bytes]:
-    """Return the object ids in the header lines that begin with `field_name`, such as `parent `."""
+    """Return the object ids in the header lines that begin with `field_name`, such as b"parent "."""
     values = [line[len(field_name) :] for line in header if line.startswith(field_name)]
     return [value for value in values if OID.fullmatch(value)]
 
 
 def _find_types(repository: Repository, oids: Collection[bytes]) -> dict[bytes, bytes | None]:
-    """Return the type of each object; None for one that is missing."""
+    """Return id -> type, such as b"commit", of each object; the type is None for one that is missing."""
     ordered = sorted(oids)
     return dict(zip(ordered, look_up(repository, ordered, "%(objecttype)"), strict=True))
 
 
 def _peel(oid: bytes, tag_targets: dict[bytes, bytes | None]) -> bytes:
-    """Follow annotated tags from an object to the first one that is not a tag; return that object."""
+    """Follow annotated tags from an object to the first object that is not a tag, and return that object.
+
+    `tag_targets` maps each tag to its target. A tag whose target is None is returned itself.
+    """
     while target := tag_targets.get(oid):
         oid = target
     return oid
@@ -126,7 +133,7 @@ def list_commits(
 ) -> Sequence[bytes]:
     """Return the commits reachable from `tips` but not from `since`, parents before children.
 
-    If a commit is missing, add a gap and return the commits that can be read.
+    If a commit is missing or damaged, append a gap and return the commits that can be read.
     """
     if not tips:
         return []
@@ -145,7 +152,7 @@ def _stdin_lines(tips: Sequence[bytes], excluded: Sequence[bytes] = ()) -> bytes
 
 
 def _walk_commits(repository: Repository, tips: list[bytes], since: bytes | None) -> list[bytes]:
-    """List commits like `list_commits`, without rev-list: follow the parents of each readable commit."""
+    """Return what `list_commits` returns, without rev-list: follow the parents of each readable commit."""
     arguments = [
         "cat-file",
         "--batch-all-objects",
@@ -163,7 +170,10 @@ def _walk_commits(repository: Repository, tips: list[bytes], since: bytes | None
 
 
 def _sort_reachable(parents: dict[bytes, list[bytes]], tips: list[bytes], done: set[bytes]) -> list[bytes]:
-    """Return the commits reachable from `tips` that are not in `done`, parents before children."""
+    """Return the commits reachable from `tips` that are not in `done`, parents before children.
+
+    `parents` maps each readable commit to its parents. The returned commits are added to `done`.
+    """
     order: list[bytes] = []
     for tip in tips:
         stack = [(tip, False)]
@@ -186,10 +196,11 @@ def note_missing_objects(
     missing: Collection[bytes] | None = None,
     max_commits: int | None = None,
 ) -> None:
-    """Add a gap if the tips name missing objects, and another one if earlier commits do.
+    """Append a gap if the tips name missing objects, and another one if earlier commits do.
 
-    `missing` holds the missing objects of all commits if they are known. If it is None, git walks the newest
-    `max_commits` commits, or all.
+    `missing` holds the missing objects of all commits if they are known. If it is None, git searches for them
+    in the newest `max_commits` commits, or in all commits if that is None too. Of more than _MAX_CHECKED_TIPS
+    tips only the first are checked for missing objects of their own.
     """
     missing_at_tips = _find_missing(repository, tips[:_MAX_CHECKED_TIPS], "--no-walk")
     if missing_at_tips:
@@ -213,7 +224,10 @@ def _find_missing(repository: Repository, tips: Sequence[bytes], *options: str) 
 def list_new_blobs(
     repository: Repository, tips: Sequence[bytes], old_tips: Sequence[bytes]
 ) -> list[bytes] | None:
-    """Return the blobs reachable from `tips` but not from `old_tips`; None if an object is missing."""
+    """Return the blobs reachable from `tips` but not from `old_tips`; None if git fails.
+
+    git fails if an object is missing.
+    """
     arguments = [
         "rev-list",
         "--objects",
@@ -236,7 +250,7 @@ def list_new_commits(
 
 
 def list_blobs_at_path(repository: Repository, tips: Sequence[bytes], path: bytes) -> list[bytes] | None:
-    """Return every blob that commits reachable from `tips` have at this path; None if git fails."""
+    """Return every blob that a commit reachable from `tips` (commits) has at this path; None if git fails."""
     arguments = [
         "--literal-pathspecs",
         "rev-list",

@@ -61,8 +61,8 @@ class GitScan:
 def scan_history(scan: GitScan) -> ScanOutcome:
     """Scan all blobs and messages of a repository; attribute each hit to the oldest commit that has it.
 
-    With a cache, scan only new objects and those that had hits; skip step 3 if objects and refs are
-    unchanged.
+    With a cache, scan only new objects and those that had hits; if objects and refs are unchanged, take paths
+    and commits from the cache. Hits in objects that no ref reaches are reported too. The cache is saved.
     """
     outcome = ScanOutcome()
     repository = scan.repository
@@ -97,12 +97,16 @@ def scan_history(scan: GitScan) -> ScanOutcome:
 
 
 def _split(oids: list[bytes], size: int) -> Iterator[list[bytes]]:
-    """Yield the ids in batches of this size."""
+    """Yield the ids in lists of `size` ids; the last one may be shorter."""
     return (oids[at : at + size] for at in range(0, len(oids), size))
 
 
 def _scan_batches(scan: GitScan, batches: Iterable[list[bytes]], outcome: ScanOutcome) -> ResultsById:
-    """Scan batches of objects in processes; return the results of objects with hits or gaps."""
+    """Scan batches of objects in processes; return the results of objects with hits or gaps.
+
+    The numbers of scanned blobs and bytes are added to `outcome`, which is passed to `scan.progress` after
+    each report of a process.
+    """
     results = ResultsById(scan.ruleset.rules)
     worker = make_worker(scan.repository, scan.ruleset, scan.floor)
     for report in run_in_processes(batches, worker, scan.jobs):
@@ -114,7 +118,10 @@ def _scan_batches(scan: GitScan, batches: Iterable[list[bytes]], outcome: ScanOu
 
 
 def _attribute_results(scan: GitScan, results: ResultsById, cache: ScanCache, outcome: ScanOutcome) -> None:
-    """Find paths and oldest commits of the objects in `results`; store them and the gaps in the cache."""
+    """Find paths and oldest commits of the objects in `results`; store them and the gaps in `cache`.
+
+    Also store which blobs are at the tip in `cache`, and the number of commits in `outcome`.
+    """
     repository = scan.repository
     gaps: list[str] = []
     tips = find_tips(repository, gaps)
@@ -136,7 +143,10 @@ def _attribute_results(scan: GitScan, results: ResultsById, cache: ScanCache, ou
 
 
 def _is_complete(repository: Repository, cache: ScanCache, outcome: ScanOutcome) -> bool:
-    """Whether all objects could be read. If not, the next scan tries again, even if nothing has changed."""
+    """Whether no gap of `repository`, `cache` or `outcome` means that an object could not be read.
+
+    If one does, the next scan tries again, even if nothing has changed.
+    """
     any_unread = any(reason in objects.READ_GAPS for _, reason in outcome.gaps)
     return not (
         any_unread or DAMAGED_STORE in repository.gaps or attribution.READ_GAPS.intersection(cache.gaps)
@@ -144,7 +154,7 @@ def _is_complete(repository: Repository, cache: ScanCache, outcome: ScanOutcome)
 
 
 def _add_repository_gaps(repository: Repository, outcome: ScanOutcome) -> None:
-    """Add the gaps of the repository itself to the outcome, each once."""
+    """Add the gaps of the repository itself to the outcome as ("repository", gap), each once."""
     outcome.gaps += [("repository", gap) for gap in dict.fromkeys(repository.gaps)]
 
 
@@ -159,9 +169,10 @@ class ContinuedScan:
 
 
 def continue_scan(scan: GitScan, earlier: EarlierScan) -> ContinuedScan:
-    """Scan the objects that no tip of the earlier scan reaches, and again those with known secrets.
+    """Scan the objects that no tip of the earlier scan reaches, and again the blobs with known secrets.
 
-    All of them are attributed in the whole history.
+    Each hit is attributed to the oldest commit of the whole history that has it. For each known secret it is
+    checked whether it is still present. The cache is not used.
     """
     repository = scan.repository
     outcome = ScanOutcome()
@@ -198,7 +209,9 @@ def _list_unscanned(
 ) -> Iterator[list[bytes]]:
     """Return batches of the objects that `continue_scan` scans.
 
-    These are all objects if there was no earlier scan, or an object is missing.
+    These are the blobs and commits that no existing commit in `earlier_tips` reaches, all annotated tags, old
+    blobs that a new commit puts at a path, and `known_blobs`. They are all objects if no earlier tip exists,
+    or if git fails because an object is missing.
     """
     repository = scan.repository
     existing = find_existing(repository, earlier_tips)
@@ -215,7 +228,7 @@ def _list_unscanned(
 
 
 def scan_commit(scan: GitScan, commit: bytes) -> ScanOutcome:
-    """Scan the blobs that one commit introduces, and its message."""
+    """Scan the blobs that one commit introduces compared with its parents, and its message."""
     repository = scan.repository
     outcome = ScanOutcome(commits=1)
     gaps: list[str] = []
@@ -232,7 +245,8 @@ def scan_commit(scan: GitScan, commit: bytes) -> ScanOutcome:
 def scan_since(scan: GitScan, since: bytes) -> ScanOutcome:
     """Scan blobs and messages of the commits after `since`, up to HEAD, or to all refs if HEAD has no commit.
 
-    A value is not new if the same file had it at `since`, or if it has moved with its file.
+    `since` is the id of a commit. Only new values are reported: a value is not new if the same file had it at
+    `since`, or if it has moved with its file.
     """
     repository = scan.repository
     outcome = ScanOutcome()
@@ -263,7 +277,7 @@ def scan_since(scan: GitScan, since: bytes) -> ScanOutcome:
 
 
 def _find_files(repository: Repository, commit: bytes, paths: list[bytes]) -> dict[bytes, bytes]:
-    """Return path -> object id for those of the paths that a commit has."""
+    """Return path -> object id for those of the paths that `commit` has."""
     ids = find_ids_at(repository, commit, paths) if paths else []
     return {path: oid for path, oid in zip(paths, ids, strict=True) if oid}
 
@@ -271,7 +285,9 @@ def _find_files(repository: Repository, commit: bytes, paths: list[bytes]) -> di
 def scan_staged(scan: GitScan, git_folder: Path, index: Path) -> ScanOutcome:
     """Scan the files in a git index that differ from HEAD.
 
-    A value is not new if the file had it in HEAD, or if it has moved with its file.
+    `git_folder` is the folder of the repository, and `index` the index file. Only new values are reported: a
+    value is not new if the file had it in HEAD, or if it has moved with its file. Raise OperatorError if the
+    index cannot be read.
     """
     repository = scan.repository
     outcome = ScanOutcome()
@@ -303,7 +319,10 @@ class _StagedFiles:
 
 
 def _read_staged(repository: Repository, git_folder: Path, index: Path) -> _StagedFiles:
-    """Return the differences between HEAD, or the empty tree if there is no HEAD, and an index."""
+    """Return the differences between HEAD, or the empty tree if there is no HEAD, and the file `index`.
+
+    Raise OperatorError if the index or the commit of HEAD cannot be read.
+    """
     head = repository.head.decode() if repository.head else _write_empty_tree(repository)
     arguments = ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", head]
     is_copied = _copy_index(repository, git_folder, index)
@@ -322,9 +341,9 @@ def _read_staged(repository: Repository, git_folder: Path, index: Path) -> _Stag
 
 
 def _copy_index(repository: Repository, git_folder: Path, index: Path) -> bool:
-    """Copy an index and the shared index files of a git folder to our repository; return whether it worked.
+    """Copy `index` and the shared index files of `git_folder` to our repository; return False if that fails.
 
-    Without an index file nothing is staged.
+    A missing index file is no failure: then nothing is staged.
     """
     try:
         shared = [(file, file.name) for file in git_folder.glob("sharedindex.*")]
@@ -337,6 +356,6 @@ def _copy_index(repository: Repository, git_folder: Path, index: Path) -> bool:
 
 
 def _write_empty_tree(repository: Repository) -> str:
-    """Write the empty tree to our repository and return its id."""
+    """Write the empty tree to our repository and return its hexadecimal id."""
     _, out = command.run(repository.folder, "hash-object", "-t", "tree", "-w", "--stdin")
     return out.strip().decode()

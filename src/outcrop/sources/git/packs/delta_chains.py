@@ -26,16 +26,17 @@ _EntryHeaders = tuple[bytearray, "array[int]"]  # type of each entry; 1 + entry 
 def list_blobs(
     pack: Pack, jobs: int, on_message: Callable[[bytes, int], None], on_unknown: Callable[[bytes], None]
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield the id and the packed size of each blob of a pack, each blob after its delta base.
+    """Yield the binary id and the packed size of each blob of a pack, each blob after its delta base.
 
     Before that, call `on_message(oid, offset)` for each commit and annotated tag, and `on_unknown(oid)` for
-    each entry whose type only git can find out, such as a ref-delta.
+    each entry whose type only git can find out, such as a ref-delta. Up to `jobs` processes read a large
+    pack.
     """
     positions, offsets = pack.index.sort_by_offset(pack.size)
     ids = pack.index.read_ids()
 
     def get_id(entry: int) -> bytes:
-        """Return the object id of the entry with this number."""
+        """Return the binary object id of the entry with this entry number."""
         start = positions[entry] * OID_BYTES
         return ids[start : start + OID_BYTES]
 
@@ -81,14 +82,17 @@ def _walk_delta_trees(parents: "array[int]") -> Iterator[int]:
 
 
 def _read_headers(pack: Pack, offsets: "array[int]", jobs: int) -> _EntryHeaders:
-    """Return types and bases of the entries at these offsets; use `jobs` processes if there are many."""
+    """Return types and bases of the entries at `offsets`, which are sorted.
+
+    `jobs` processes are used if there are more than _ENTRIES_PER_JOB entries.
+    """
     find_entry = _make_entry_finder(offsets)
     if len(offsets) <= _ENTRIES_PER_JOB:  # starting a process takes longer, and most packs are small
         return _read_headers_at(pack, offsets, find_entry)
     types, bases = bytearray(len(offsets)), array("I", bytes(4 * len(offsets)))
 
     def read_parts(first_entries: Iterator[int], emit: Emit) -> None:
-        """Emit (first entry, types, bases) for each part of _ENTRIES_PER_JOB entries."""
+        """Emit (first entry number, types, bases) of the _ENTRIES_PER_JOB entries from each first one on."""
         for first in first_entries:
             emit((first, *_read_headers_at(pack, offsets[first : first + _ENTRIES_PER_JOB], find_entry)))
 
@@ -100,7 +104,11 @@ def _read_headers(pack: Pack, offsets: "array[int]", jobs: int) -> _EntryHeaders
 
 
 def _read_headers_at(pack: Pack, offsets: "array[int]", find_entry: Callable[[int], int]) -> _EntryHeaders:
-    """Return the types and bases of the entries at these offsets; the type of a delta is _UNKNOWN_TYPE."""
+    """Return the types and bases of the entries at these offsets.
+
+    The type of an ofs-delta is _UNKNOWN_TYPE. Its base is what `find_entry` returns for the offset of the
+    base: 1 + the entry number, or 0.
+    """
     types, bases = bytearray(), array("I")
     block_start, block = 0, b""
     for offset in offsets:
@@ -133,7 +141,7 @@ def _make_entry_finder(offsets: "array[int]") -> Callable[[int], int]:
     entries_before = array("I", accumulate(entries_before, max))
 
     def find_entry(offset: int) -> int:
-        """Return 1 + the number of the entry at this offset, or 0."""
+        """Return 1 + the number of the entry at this offset, or 0 if no entry begins there."""
         if not 0 <= offset <= last_offset:
             return 0
         stretch = offset >> shift

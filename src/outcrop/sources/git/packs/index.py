@@ -24,7 +24,7 @@ _SORT_CHUNK = 1 << 16  # objects that are sorted together, on average
 
 
 class PackIndex:
-    """An open pack index. One of another version, or a damaged one, raises ValueError."""
+    """An open pack index. A file of another version, or a damaged one, raises ValueError on opening."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -41,7 +41,10 @@ class PackIndex:
         os.close(self._file)
 
     def find_offset(self, oid: bytes) -> int | None:
-        """Return the pack offset of an object; None if the index does not have it."""
+        """Return the pack offset of the object with this binary id; None if it is not found.
+
+        In an index with more than 16 million objects an id may not be found although the index has it.
+        """
         low, high = self._fanout[oid[0]], self._fanout[oid[0] + 1]
         expected = low + ((high - low) * int.from_bytes(oid[1:4], "big") >> 24)
         first, last = max(low, expected - self._search_radius), min(high, expected + self._search_radius)
@@ -51,7 +54,7 @@ class PackIndex:
         return None if position is None else self._read_offset(position)
 
     def _find_position(self, oid: bytes, first: int, last: int) -> int | None:
-        """Return the position of an id among the positions `first` to `last` (exclusive)."""
+        """Return the position of a binary id in range(first, last); None if the id is not there."""
         ids = os.pread(self._file, max(0, last - first) * OID_BYTES, _IDS_START + first * OID_BYTES)
         at = ids.find(oid)
         while at >= 0 and at % OID_BYTES:
@@ -69,13 +72,13 @@ class PackIndex:
         return int.from_bytes(os.pread(self._file, 8, large_offsets_start + large_position * 8), "big")
 
     def read_ids(self) -> bytes:
-        """Return all ids as one byte string, in the order of positions."""
+        """Return all binary ids, OID_BYTES each, as one byte string in the order of positions."""
         return os.pread(self._file, self.object_count * OID_BYTES, _IDS_START)
 
     def sort_by_offset(self, pack_size: int) -> tuple["array[int]", "array[int]"]:
         """Return the positions of all objects in the order of their pack offsets, and these offsets.
 
-        Raise IndexError if an offset is beyond `pack_size`.
+        `pack_size` is the size of the pack in bytes. Raise IndexError if an offset is clearly beyond it.
         """
         offsets = self._read_offsets()
         # First distribute positions over equal ranges of the pack, then sort each range: a single sort of
@@ -106,7 +109,10 @@ class PackIndex:
         )
 
     def _read_table(self, typecode: str, start: int, count: int) -> "array[int]":
-        """Return `count` big-endian numbers of this array type from the byte `start` of the index on."""
+        """Return `count` big-endian numbers of this array typecode from the byte `start` of the index on.
+
+        Raise ValueError if the index ends before.
+        """
         table = array(typecode)
         table.frombytes(os.pread(self._file, count * table.itemsize, start))
         if len(table) < count:
@@ -117,7 +123,11 @@ class PackIndex:
 
 
 def _read_header(file: int) -> tuple[int, int, list[int]]:
-    """Return the number of objects, the number of 8-byte offsets, and the fanout table with a 0 before it."""
+    """Return the number of objects, the number of 8-byte offsets, and the fanout table with a 0 before it.
+
+    `file` is the descriptor of an open pack index. Raise ValueError if the index is not of version 2, is
+    damaged, or has SHA-256 ids.
+    """
     head = os.pread(file, _IDS_START, 0)
     if len(head) < _IDS_START or _HEADER.unpack_from(head) != (_MAGIC, _VERSION):
         raise ValueError("not a pack index of version 2")
@@ -130,7 +140,10 @@ def _read_header(file: int) -> tuple[int, int, list[int]]:
 
 
 def list_pack_indexes(object_folder: Path) -> list[Path]:
-    """Return the pack indexes of an object folder whose pack exists, sorted; git ignores the others too."""
+    """Return the sorted paths of the pack indexes of an object folder whose pack exists.
+
+    git ignores the others too. Return [] if there is no folder `pack`.
+    """
     try:
         with os.scandir(object_folder / "pack") as entries:
             paths = sorted(Path(entry.path) for entry in entries if entry.is_file())

@@ -42,7 +42,10 @@ READ_ERRORS = (OSError, ValueError, IndexError, MemoryError, zlib.error, ApplyDe
 
 
 class PackReader:
-    """Reads objects from all packs of a repository, and caches the objects of the last delta chain."""
+    """Reads objects from the packs of these object folders, and caches the objects of the last delta chain.
+
+    Of more than _MAX_OPEN_PACKS packs only the first are opened.
+    """
 
     def __init__(self, object_folders: Sequence[Path]) -> None:
         packs = (pack for folder in object_folders for pack in _open_packs(folder))
@@ -57,7 +60,10 @@ class PackReader:
             pack.close()
 
     def read_blob(self, oid: bytes) -> FileVersion | None:
-        """Return a blob, with the ranges copied from its delta base; None if git has to read the blob."""
+        """Return the blob with this binary id, and the ranges that it has copied from its delta base.
+
+        Return None if git has to read it.
+        """
         try:
             location = self._find_entry(oid)
             return self._read_object(location, _BLOB_TYPES) if location else None
@@ -65,7 +71,10 @@ class PackReader:
             return None
 
     def read_commit_or_tag(self, index: Path, offset: int) -> bytes | None:
-        """Return the commit or tag at this offset of the pack with this index; None if git has to read it."""
+        """Return the commit or tag at `offset` in the pack of the index file `index`, with its header.
+
+        Return None if git has to read it.
+        """
         pack = self._by_index.get(index)
         try:
             return self._read_object((pack, offset), _MESSAGE_TYPES).content if pack else None
@@ -73,7 +82,7 @@ class PackReader:
             return None
 
     def _find_entry(self, oid: bytes) -> _EntryLocation | None:
-        """Return pack and offset of an object; None if no pack has it."""
+        """Return pack and offset of the object with this binary id; None if no open pack has it."""
         for number, pack in enumerate(self._packs):
             offset = pack.index.find_offset(oid)
             if offset is not None:
@@ -85,7 +94,8 @@ class PackReader:
     def _read_object(self, location: _EntryLocation, types: Sequence[int]) -> FileVersion:
         """Return the object at this location, and put its delta chain into the cache.
 
-        Raise ValueError if it is not of these types, or its chain is too long or incomplete.
+        Raise ValueError if its type is not in `types`, or if its chain is too long or incomplete; raise
+        another of READ_ERRORS if the pack is damaged.
         """
         deltas: list[tuple[_EntryLocation, bytes]] = []
         delta_bytes = 0
@@ -110,7 +120,7 @@ class PackReader:
         return version
 
     def _truncate_chain(self, location: _EntryLocation) -> None:
-        """Drop this entry and all later ones from the chain cache; clear the cache if it lacks the entry."""
+        """Drop the entry at `location` and all later ones from the cache; all, if it lacks the entry."""
         while self._chain:
             last, version = self._chain.popitem()
             self._chain_bytes -= len(version.content)
@@ -118,7 +128,7 @@ class PackReader:
                 return
 
     def _append_to_chain(self, location: _EntryLocation, version: FileVersion) -> None:
-        """Add an entry at the end of the chain cache; drop the first entries while the cache is too large."""
+        """Add an object at the end of the chain cache; drop the first ones while the cache is too large."""
         self._chain[location] = version
         self._chain_bytes += len(version.content)
         while self._chain_bytes > _CHAIN_CACHE_BYTES:
@@ -135,7 +145,7 @@ def _open_packs(object_folder: Path) -> Iterator["Pack"]:
 
 
 class Pack:
-    """An open pack with its index. One that cannot be read here raises OSError or ValueError."""
+    """An open pack; `index` is the path of its index. Opening raises OSError or ValueError on failure."""
 
     def __init__(self, index: Path) -> None:
         self.index = PackIndex(index)
@@ -151,14 +161,15 @@ class Pack:
         os.close(self._file)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from this offset on, fewer at the end of the pack."""
+        """Return `size` bytes of the pack file from this offset on; fewer at its end."""
         return os.pread(self._file, size, offset)
 
     def read_entry(self, offset: int, types: Sequence[int]) -> tuple[int | bytes | None, bytes]:
-        """Return the base and the data of the entry at this offset.
+        """Return the delta base and the decompressed data of the entry at this offset.
 
-        The base of an ofs-delta is its offset, of a ref-delta its object id, of a complete object None. Raise
-        ValueError for a complete object of a type that is not in `types`, and for a large or damaged entry.
+        The base of an ofs-delta is its offset, of a ref-delta its binary object id, of a complete object
+        None. Raise ValueError for a complete object of a type that is not in `types`, and for a large or
+        damaged entry.
         """
         data = self.read(offset, _FIRST_READ_BYTES)
         entry_type, size, base_distance, at = parse_entry_header(data, 0)
@@ -198,9 +209,10 @@ class Pack:
 
 
 def parse_entry_header(data: bytes, at: int) -> tuple[int, int, int, int]:
-    """Return type and size of the entry that begins at `at`, the distance to its base, and the header's end.
+    """Return (type, decompressed size, distance to the base, end of the header) of an entry at `data[at]`.
 
-    The distance is 0 unless the entry is an ofs-delta.
+    The distance is 0 unless the entry is an ofs-delta. The end is an index in `data`. Raise IndexError if the
+    header is cut off.
     """
     byte = data[at]
     entry_type, size = byte >> 4 & 7, byte & 15
@@ -226,7 +238,8 @@ def parse_entry_header(data: bytes, at: int) -> tuple[int, int, int, int]:
 def _apply_delta(base: FileVersion, delta: bytes, *, list_copies: bool) -> FileVersion:
     """Return the object that a delta makes of its base.
 
-    If `list_copies`, and the delta is small compared with the object, add the ranges that it copies.
+    If `list_copies`, and the delta is small compared with the object, add the ranges that it copies. Raise
+    ValueError if the object is too large, and ApplyDeltaError if the delta does not fit the base.
     """
     _, at = _parse_varint(delta, 0)
     size, at = _parse_varint(delta, at)
@@ -239,7 +252,10 @@ def _apply_delta(base: FileVersion, delta: bytes, *, list_copies: bool) -> FileV
 
 
 def _parse_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at `at`, stored in the lower seven bits of each byte, lowest first; and its end."""
+    """Return the number that begins at `data[at]`, and the index of its end.
+
+    Each byte has seven bits of the number, the lowest first; its highest bit is set if another byte follows.
+    """
     number = shift = 0
     while True:
         byte = data[at]
@@ -253,7 +269,8 @@ def _parse_varint(data: bytes, at: int) -> tuple[int, int]:
 def _list_copied_ranges(delta: bytes, at: int) -> list[CopiedRange]:
     """Return the ranges of MIN_COPIED_RANGE bytes or more that a delta copies: (start, end, start in base).
 
-    The instructions of the delta begin at `at`. Copies that are adjacent in both texts become one range.
+    The instructions of the delta begin at `delta[at]`. Copies that are adjacent in both texts become one
+    range.
     """
     ranges: list[CopiedRange] = []
     start = end = base_start = 0  # of the current range
@@ -301,7 +318,10 @@ _COPY_LAYOUTS = [_copy_layout(opcode) for opcode in range(256)]
 
 
 def _parse_sparse_copy(data: bytes, opcode: int) -> tuple[int, int]:
-    """Return offset and size of a copy instruction in which bytes are omitted before others."""
+    """Return offset and size of a copy instruction in which bytes are omitted before others.
+
+    `data` has the bytes after the opcode. The size 0 means 65,536 bytes.
+    """
     stored = iter(data)
     offset = sum(next(stored) << 8 * bit for bit in range(4) if opcode >> bit & 1)
     return offset, sum(next(stored) << 8 * bit for bit in range(3) if opcode >> bit & 16)
