@@ -1,6 +1,8 @@
 """Describe what a value looks like besides its shape: its length, its characters, the words in it.
 
-`describe` and `describe_words` return features. Each feature is a reason with points in `score.POINTS`.
+`describe` and `describe_words` return features. Each feature is a text such as "both cases", with points in
+`score.POINTS`. In all functions `text` is the value, decoded as Latin-1, `shape` its corrected shape
+(`score`), and `noun` the noun in its name: the kind of credential that it would be.
 """
 
 import re
@@ -59,7 +61,11 @@ _MIN_DIGITS = {Noun.PASSWORD: 6, Noun.SECRET: 16}  # a shorter number is a count
 
 
 def describe(text: str, shape: Shape, noun: Noun, *, is_direct: bool) -> list[str]:
-    """Return the features of a value; `is_direct` says that it is set in a direct assignment."""
+    """Return the features of a value, each a key of `score.POINTS`; an empty list if it has none.
+
+    `shape` is the corrected shape of the value, `noun` the noun in its name. `is_direct` says that the value
+    is set in a direct assignment: only an operator is between its name and the value.
+    """
     features = _describe_length(text, noun)
     features += _describe_characters(text, shape)
     if noun is not Noun.PASSWORD and (
@@ -79,7 +85,8 @@ def describe(text: str, shape: Shape, noun: Noun, *, is_direct: bool) -> list[st
 def describe_words(text: str, *, is_direct: bool = False) -> list[str]:
     """Return the features of the words in a value: a word for a credential, a common word, a keyboard walk.
 
-    In a direct assignment digits around a word do not count: people add them to make a password (`Welcome1`).
+    In a direct assignment (`is_direct`) digits around a word do not count: people add them to make a
+    password. So `Welcome1` has no features then, but `test1` still has.
     """
     if is_direct and (numbered := _WORD_WITH_DIGITS.fullmatch(text)):
         word = numbered[1].lower()
@@ -101,7 +108,11 @@ def describe_words(text: str, *, is_direct: bool = False) -> list[str]:
 
 
 def _describe_length(text: str, noun: Noun) -> list[str]:
-    """Return the features of the length: short, long, or a number with enough digits for a credential."""
+    """Return the features of the length: (very) short, (very) long, or "only digits" if there are enough.
+
+    The limits depend on `noun`: a password may be shorter than other credentials. For a key, digits are no
+    feature.
+    """
     length = len(text)
     features = []
     if length < 8:
@@ -114,7 +125,11 @@ def _describe_length(text: str, noun: Noun) -> list[str]:
 
 
 def _describe_characters(text: str, shape: Shape) -> list[str]:
-    """Return the features of the characters: digits, both cases, letters beyond ASCII, special characters."""
+    """Return the features of the characters: digits with letters, both cases, other scripts, symbols.
+
+    Symbols ("special characters") are only a feature of the shape OTHER. Dashes, underscores, dots and final
+    `=` do not count as symbols.
+    """
     features = []
     lower, upper = text.lower(), text.upper()
     if lower != upper and _DIGIT.search(text):
@@ -132,7 +147,10 @@ def _describe_characters(text: str, shape: Shape) -> list[str]:
 
 
 def _has_words_between_separators(text: str) -> bool:
-    """Whether a value has separators, and a word among the parts between them, as names of resources have."""
+    """Whether a value has a separator (`-_./:`), no plus, and a run of letters that is a word.
+
+    Names of resources have this form.
+    """
     return (
         "+" not in text
         and _NAME_SEPARATOR.search(text) is not None
@@ -141,7 +159,10 @@ def _has_words_between_separators(text: str) -> bool:
 
 
 def _is_byte_sequence(text: str) -> bool:
-    """Whether most bytes of a hexadecimal value differ from the next byte by the same step: `00010203`."""
+    """Whether at least half of the bytes of a hexadecimal value have the same step to the next: `00010203`.
+
+    False if the value has other characters, such as a prefix, or an odd number of digits.
+    """
     if len(text) % 2 or not set(text) <= _HEX_DIGITS:
         return False
     value = bytes.fromhex(text)
@@ -150,13 +171,16 @@ def _is_byte_sequence(text: str) -> bool:
 
 
 def _is_keyboard_walk(text: str) -> bool:
-    """Whether at least half of a text in lower case follows a keyboard row or the alphabet."""
+    """Whether at least half of a lower-case text follows a keyboard row or the alphabet, in any direction.
+
+    In a text of up to 12 characters two steps of four keys each are enough. Only 40 characters are read.
+    """
     steps = sum(text[at : at + 4] in _KEYBOARD_WALKS for at in range(min(len(text), 40) - 3))
     return steps * 2 >= len(text) - 3 or (steps >= 2 and len(text) <= 12)
 
 
 def _is_repetitive(text: str) -> bool:
-    """Whether a value has few different characters for its length."""
+    """Whether a value has few different characters for its length, and few bits of entropy per character."""
     length = len(text)
     return 2 * len(set(text)) < length + 4 and bits_per_character(text) < (
         1.5 if length < 8 else 2.0 if length < 10 else 2.5
@@ -165,7 +189,10 @@ def _is_repetitive(text: str) -> bool:
 
 @cache
 def _compile_patterns() -> Any:
-    """Return one RE2 set of the words for a credential and the keyboard walks, compiled on first use."""
+    """Return an RE2 set of two patterns, compiled on first use: words for a credential, and keyboard walks.
+
+    Their numbers in the set are _CREDENTIAL_WORD_PATTERN and _WALK_PATTERN.
+    """
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.case_sensitive = False

@@ -13,7 +13,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 class Noun(StrEnum):
-    """The noun in a name that says which kind of credential the value is."""
+    """The kind of credential that a name announces for its value, by the noun in the name."""
 
     PASSWORD = "password"  # noqa: S105 - the value may be one that a person made up
     SECRET = "secret"  # noqa: S105 - the value must not be a plain word
@@ -110,7 +110,11 @@ _NOT_SECRET = frozenset({"public", "pub", "pubkey", "encrypted", "crypted"})
 
 @lru_cache(maxsize=8_192)
 def find_noun(name: bytes) -> Noun | None:
-    """Return the noun that says which kind of credential `name` holds; None if it holds none."""
+    """Return the kind of credential that the value of `name` would be; None if it would be none.
+
+    `name` is a complete name such as `db.adminPassword` or `IDENTIFIED BY`. Its last noun for a credential
+    decides, together with the words beside it: `public_key` and `password_field` are None.
+    """
     words = _split(name)
     if words[-2:] == ["identified", "by"]:
         return Noun.PASSWORD
@@ -127,7 +131,10 @@ def find_noun(name: bytes) -> Noun | None:
 
 
 def ends_with_noun(name: bytes) -> bool:
-    """Whether the last word of a name is a noun itself: `setPassword`, not `splitpasswd` or `passValue`."""
+    """Whether the last word of a name is exactly a noun for a credential: `setPassword`.
+
+    False for `splitpasswd`, which only ends like one, and for `passValue`.
+    """
     words = _split(name)
     return bool(words) and words[-1] in _NOUN_OF_WORD
 
@@ -139,12 +146,16 @@ def ends_with_attribute(name: bytes) -> bool:
 
 
 def _split(name: bytes) -> list[str]:
-    """Return the words of a name in lower case: `dbPassword`, `DB_PASSWORD` -> db, password."""
+    """Return the words of a name in lower case: `dbPassword` and `DB_PASSWORD` are ["db", "password"]."""
     return [word.lower() for word in _WORD.findall(name.decode("utf-8", "replace"))]
 
 
 def _adjust(noun: Noun, word: str, before: str, after: str) -> Noun | None:
-    """Return the noun that `word` means between the words `before` and `after` it; None if none."""
+    """Return the kind of credential that `word` means between its neighbours; None if it means none.
+
+    `noun` is the kind that `word` means alone. `before` and `after` are the words before and after it in the
+    name, or "" at the ends of the name.
+    """
     if before in _NO_CREDENTIAL_AFTER or (word == "pass" and after and after not in _AFTER_PASS):
         return None
     if before in _ACTIONS:
@@ -156,7 +167,7 @@ def _adjust(noun: Noun, word: str, before: str, after: str) -> Noun | None:
 
 
 def _noun_of_word(word: str) -> Noun | None:
-    """Return the noun that one lower-case word is or ends with; None if it is neither."""
+    """Return the kind of credential that a lower-case word is or ends with (`dbpassword`); None if none."""
     noun = _NOUN_OF_WORD.get(word)
     if noun is None and len(word) > 3 and word not in _NO_NOUNS:
         if len(word) == 4:  # `skey`, `nkey`: one letter before "key"

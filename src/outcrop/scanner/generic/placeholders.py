@@ -114,7 +114,10 @@ def decode_value(raw: bytes) -> str:
 
 @lru_cache(maxsize=1_024)  # the same placeholders occur again and again
 def is_placeholder(value: str) -> bool:
-    """Whether a value is a placeholder instead of a credential. The quickest checks run first."""
+    """Whether a value, such as a token or a complete key block, is a placeholder instead of a credential.
+
+    The quickest checks run first.
+    """
     raw = value.encode("utf-8", "surrogateescape")
     size = len(value)
     is_key_block = value.startswith("-----BEGIN")
@@ -133,14 +136,20 @@ def is_placeholder(value: str) -> bool:
 
 
 def has_fill_in(raw: bytes) -> bool:
-    """Whether a value contains a text that asks to fill in another value."""
+    """Whether a value contains a text that people write instead of a credential: `example`, `changeme`.
+
+    False for values of over 400 bytes, which contain such a text by chance.
+    """
     return len(raw) <= _MAX_FILL_IN_LENGTH and (
         _USUAL_FILL_IN in raw or find_spans(_FILL_IN, raw, 0, len(raw)) is not None
     )
 
 
 def _is_template(value: str, raw: bytes) -> bool:
-    """Whether a shell, a template engine or a format string fills the value in."""
+    """Whether a shell, a template engine or a format string replaces the value or a part of it: `${NAME}`.
+
+    `raw` is `value` in UTF-8. Passwords with a scheme such as `{noop}` before them are no templates.
+    """
     has_characters = (
         len(raw.translate(None, _TEMPLATE_CHARACTERS)) < len(raw) or b"__" in raw or raw[:1] == b"-"
     )
@@ -152,7 +161,11 @@ def _is_template(value: str, raw: bytes) -> bool:
 
 
 def _is_repeated(value: str) -> bool:
-    """Whether a value has at most two different characters, eight equal ones in a row, or a repeated part."""
+    """Whether a value has at most two different characters, eight equal ones in a row, or a repeated part.
+
+    A repeated part has up to six characters and fills the value, at least four times. Values of one or two
+    different characters count from a length of 6 to 400. Equal `A`, `/` or spaces in a row do not count.
+    """
     if 6 <= len(value) <= _MAX_FILL_IN_LENGTH and len(set(value)) < 3:
         return True
     # Eight equal characters in a row include two neighbours among every fourth character.
@@ -164,14 +177,20 @@ def _is_repeated(value: str) -> bool:
 
 
 def _is_word(raw: bytes) -> bool:
-    """Whether a value, or its part after the first colon (`user:password`), is a placeholder word."""
+    """Whether a value, or its part after the first colon (`user:password`), is a placeholder word.
+
+    PLACEHOLDER_WORD must match all of it.
+    """
     return matches_fully(_PLACEHOLDER_WORD, raw) or (
         b":" in raw and matches_fully(_PLACEHOLDER_WORD, raw.partition(b":")[2])
     )
 
 
 def _is_base64_of_placeholder(value: str) -> bool:
-    """Whether a value with a multiple of four characters is base64 of a placeholder word or fill-in text."""
+    """Whether a value is base64 of a placeholder word, or of a text with a fill-in text.
+
+    The caller checks that the length of the value is a multiple of four.
+    """
     if not _BASE64.fullmatch(value):
         return False
     decoded = base64.b64decode(value)
@@ -180,7 +199,10 @@ def _is_base64_of_placeholder(value: str) -> bool:
 
 
 def _is_published(raw: bytes) -> bool:
-    """Whether an issuer publishes this value, or the signature of this JSON web token, as an example."""
+    """Whether a value is an example that an issuer publishes, by its digest in _PUBLISHED_DIGESTS.
+
+    If the value is a JSON web token, its signature alone is looked up too.
+    """
     if hashlib.sha256(raw).hexdigest()[:16] in _PUBLISHED_DIGESTS:
         return True
     if not raw.startswith(b"eyJ"):

@@ -30,9 +30,9 @@ _BITS_OF_RANDOM_DIGIT = 3.32
 
 @lru_cache(maxsize=256)  # several checks need the bits of the same value
 def random_bits(value: str) -> float:
-    """Return the evidence in bits that a value is random: above 0 if it is random rather than made of words.
+    """Return the evidence in bits that a value is random: above 0 if random, below 0 if made of words.
 
-    Only letters and digits count.
+    Only letters and digits count, among the first MAX_CHARS_READ characters.
     """
     value = value[:MAX_CHARS_READ]
     words, numbers = _LETTER_RUN.findall(value), _DIGIT_RUN.findall(value)
@@ -49,6 +49,7 @@ def random_bits(value: str) -> float:
 def is_made_of_words(value: str) -> bool:
     """Whether a value that should be random is a path, an identifier or other words.
 
-    Hexadecimal digits never are. 1 in 10,000 random values of 20 characters is taken for words.
+    False if less than a quarter of its characters are letters beyond `f`, as in hexadecimal digits. 1 in
+    10,000 random values of 20 characters is taken for words.
     """
     return 4 * len(_NO_HEX_LETTER.findall(value)) >= len(value) and random_bits(value) < 0

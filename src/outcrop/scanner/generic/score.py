@@ -2,11 +2,20 @@
 
 `weigh` does so in four steps:
 
-1. The shape of the value, corrected where its letters contradict it (`_correct_shape`). Values of some
-   shapes are rejected.
+1. The shape of the value, corrected where its letters contradict it (`_correct_shape`). Values of some shapes
+   are rejected.
 2. Points of the noun in the name, the shape, the place, and the reasons from the context.
 3. Points of the letters: random, or words (`_score_letters`).
 4. Points of the other features (`features.describe`).
+
+Parameters of several functions:
+
+- `value` is the value as bytes, `text` the same decoded as Latin-1.
+- `noun` is the noun in the name of the value: the kind of credential that it would be.
+- `shape` is the form of the value (`values.Shape`).
+- `place` says how the value is written, such as `quoted` or `bare` (`candidate` lists the places).
+- `is_direct`: only an operator is between the name and the value (DIRECT_ASSIGNMENT).
+- `is_word`: the value is a plain word in a direct assignment, so that it may be a password.
 """
 
 import re
@@ -147,7 +156,11 @@ _WRITTEN_BY_HAND = re.compile(
 
 
 class ValueScore(NamedTuple):
-    """The score of a value: its confidence (None: no credential), and its reasons with their points."""
+    """The score of a value: its confidence (None: no credential), the sum of its points, and its reasons.
+
+    Each reason is a pair of its text and its points. A value that is too short or has a rejected shape has
+    only this reason, with 0 points.
+    """
 
     confidence: Confidence | None
     points: float
@@ -156,9 +169,11 @@ class ValueScore(NamedTuple):
 
 @lru_cache(maxsize=16_384)
 def weigh(value: bytes, noun: Noun, place: str, context: tuple[str, ...] = ()) -> ValueScore:
-    """Score a value whose name has this noun.
+    """Return the score of a value; its confidence is None if the value is no credential.
 
-    `place` says how the value is written, such as `quoted`. `context` has reasons from the text around it.
+    `noun` is the noun in the name of the value. `place` says how the value is written, such as `quoted`.
+    `context` has reasons from the text around the value: DIRECT_ASSIGNMENT, CALL_ARGUMENT, EXPRESSION_PART,
+    IN_SENTENCE.
     """
     if len(value) < _MIN_LENGTH[noun]:
         return ValueScore(None, 0.0, (("too short", 0.0),))
@@ -184,12 +199,16 @@ def weigh(value: bytes, noun: Noun, place: str, context: tuple[str, ...] = ()) -
 
 
 def looks_generated(value: bytes) -> bool:
-    """Whether a value is too random to be the name of a variable."""
+    """Whether a value has more than MIN_RANDOM_BITS: no variable has so random a name."""
     return random_bits(value.decode("latin-1")) > MIN_RANDOM_BITS
 
 
 def looks_generated_with_symbols(text: str) -> bool:
-    """Whether a value looks like a generated password: symbols among letters of both cases, and no words."""
+    """Whether a value looks like a generated password: symbols among letters of both cases, and no words.
+
+    It has at least ten ASCII characters, and two different symbols if it has digits, otherwise three. Ranges,
+    templates and escapes (_WRITTEN_BY_HAND) are never generated.
+    """
     length = len(text)
     if length < _MIN_SYMBOL_LENGTH or len(_CHARACTER_RUN.findall(text)) < _MIN_RUNS_PER_CHAR * length:
         return False
@@ -202,7 +221,7 @@ def looks_generated_with_symbols(text: str) -> bool:
 
 
 def _confidence_of(points: float) -> Confidence | None:
-    """Return the confidence for a sum of points; None if the value is no credential."""
+    """Return the confidence for a sum of points; None below MIN_LOW_POINTS: the value is no credential."""
     if points >= MIN_HIGH_POINTS:
         return Confidence.HIGH
     if points >= MIN_MEDIUM_POINTS:
@@ -213,7 +232,11 @@ def _confidence_of(points: float) -> Confidence | None:
 def _correct_shape(
     value: bytes, text: str, shape: Shape, noun: Noun, place: str, *, is_direct: bool
 ) -> Shape:
-    """Return `shape`, or another shape if the letters of the value contradict the pattern of the shape."""
+    """Return `shape`, or another shape if the letters of the value show that its pattern matched by chance.
+
+    `value` and `text` are the same value. `noun`, `place` and `is_direct` (set in a direct assignment) only
+    matter for the shapes CODE and WORDS.
+    """
     if shape is Shape.NUMBERED_WORDS:
         return Shape.ALPHANUMERIC if text.isalnum() and random_bits(text) > MIN_RANDOM_BITS else shape
     if shape is Shape.PHRASE:
@@ -229,7 +252,11 @@ def _correct_shape(
 
 
 def _looks_generated_despite(shape: Shape, value: bytes, text: str) -> bool:
-    """Whether a value of a rejected shape is so random that its punctuation is there by chance."""
+    """Whether a value of a rejected shape is so random that its punctuation is there by chance.
+
+    `shape` is the rejected shape; `value` and `text` are the same value. False for a location that ends like
+    a file name.
+    """
     if shape is Shape.LOCATION and text.lower().endswith(_FILE_ENDINGS):
         return False
     if len(value) >= _MIN_NOISE_LENGTH and 2 * len(_RUN.findall(value)) > len(value):
@@ -238,7 +265,11 @@ def _looks_generated_despite(shape: Shape, value: bytes, text: str) -> bool:
 
 
 def _correct_words(text: str, noun: Noun) -> Shape:
-    """Return the shape of a value that matches WORDS: base64 of a few bytes, random letters, or WORDS."""
+    """Return the corrected shape of a value that matches the patterns of WORDS.
+
+    ALPHANUMERIC for base64 of a few bytes with padding, LETTERS for random letters, otherwise WORDS. How
+    random the letters must be depends on `noun`.
+    """
     if not text.isascii() or _CONSTANT_NAME.fullmatch(text):
         return Shape.WORDS
     is_padded = text[-1] == "=" and len(text) % 4 == 0 and text.rstrip("=").isalpha()
@@ -248,21 +279,33 @@ def _correct_words(text: str, noun: Noun) -> Shape:
 
 
 def _is_dotted_password(text: str, place: str, is_direct: bool) -> bool:
-    """Whether two words with a dot between them and a number are a password, not a member of an object."""
+    """Whether a text such as `summer.Rain24` is a password, not a member of an object.
+
+    It is two words with a dot between them and a number. An unquoted text (`place` is `bare`) must be in a
+    direct assignment (`is_direct`) and end with two digits.
+    """
     if place == "bare":
         return is_direct and _DOTTED_WORDS.fullmatch(text) is not None
     return (_DOTTED_WORDS.fullmatch(text) or _DOTTED_NAME.fullmatch(text)) is not None
 
 
 def _is_chosen_word(text: str, place: str) -> bool:
-    """Whether a value is a word, or in quotes several words, that somebody may have chosen as a password."""
+    """Whether a value is a word that somebody may have chosen as a password.
+
+    If `place` is `quoted`, it may also be several words with punctuation between them. Words that describe a
+    password (`required`, `hidden`) are not chosen.
+    """
     if len(text) > _MAX_CHOSEN_LENGTH or text in _NO_PASSWORDS or text.startswith(_NEGATIONS):
         return False
     return (text.isalpha() or place == "quoted") and _CHOSEN_WORD.fullmatch(text) is not None
 
 
 def _score_letters(text: str, shape: Shape, noun: Noun, place: str, *, is_word: bool) -> tuple[str, float]:
-    """Return the reason for the letters of a value, random or as in words, with its points."""
+    """Return the reason for the letters of a value and its points: "random letters" or "letters as in words".
+
+    A value that may be a name (`_may_be_name`) gets fewer points. A plain word in a direct assignment
+    (`is_word`) gets no negative points.
+    """
     has_marks = shape is Shape.LETTERS and not text.isalpha()
     bits = _bits_of_long_words(text) if has_marks else random_bits(text)
     max_points = _MAX_LETTER_POINTS_OF_NAME if _may_be_name(text, shape, noun, place) else _MAX_LETTER_POINTS
@@ -272,19 +315,26 @@ def _score_letters(text: str, shape: Shape, noun: Noun, place: str, *, is_word: 
 
 
 def _bits_of_long_words(text: str) -> float:
-    """Return the random bits of the words with more than four letters; shorter ones are syllables."""
+    """Return the sum of the random bits of the words with over four letters; shorter ones are syllables."""
     return sum(random_bits(run) for run in _LONG_LETTER_RUN.findall(text) if len(run) > _MAX_SYLLABLE_LENGTH)
 
 
 def _points_per_bit(text: str, shape: Shape, noun: Noun) -> float:
-    """Return the points of one random bit: more for a value of letters only, unless it is in camel case."""
+    """Return the points of one random bit in a value.
+
+    More for a value of the shape LETTERS, depending on `noun`, unless it is in camel case and no password.
+    """
     if shape is Shape.LETTERS and (noun is Noun.PASSWORD or text.isupper() or text[1:].islower()):
         return _POINTS_PER_BIT_OF_LETTERS[noun]
     return _POINTS_PER_BIT
 
 
 def _may_be_name(text: str, shape: Shape, noun: Noun, place: str) -> bool:
-    """Whether a value may be a name however random it is: words and numbers, or an argument in a manual."""
+    """Whether random letters in a value prove little, since names and manuals have such values too.
+
+    True for words with numbers unless `noun` is PASSWORD; and for up to 11 capital letters without quotes, as
+    manuals write them: `--password PASSWORD`.
+    """
     if shape is Shape.NUMBERED_WORDS:
         return noun is not Noun.PASSWORD
     return (

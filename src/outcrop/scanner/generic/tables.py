@@ -3,6 +3,9 @@
 Four forms are read: CSV, as browsers and password managers export it; tables in Markdown; rows of an SQL
 `INSERT`; rows of a PostgreSQL `COPY`. `read_table` decides which form it is, and returns the cells of these
 columns.
+
+In all functions `data` is the text that is scanned; `start`, `stop`, `at` are offsets in it. `is_direct` says
+that other columns name the account, so that even a word may be the password.
 """
 
 import re
@@ -66,7 +69,11 @@ class TableCell(NamedTuple):
 
 
 class _Header(NamedTuple):
-    """The header of a CSV or Markdown table that has columns for credentials."""
+    """The header of a CSV or Markdown table that has columns for credentials.
+
+    `width` is the number of columns. `is_direct` says that other columns name the account and the site (CSV
+    only).
+    """
 
     separator: bytes
     width: int
@@ -75,9 +82,10 @@ class _Header(NamedTuple):
 
 
 def read_table(data: bytes, match_end: int) -> tuple[list[TableCell], int]:
-    """Return the credentials of the table with `match_end` in its header, and the offset of its end.
+    """Return the cells that may hold credentials, and the end of the table with `match_end` in its header.
 
-    If there is no table, the list is empty and the offset is that up to which the text is known to have none.
+    `match_end` is the end of the rule's match in the header. If there is no table, the list is empty and the
+    offset is that up to which the text is known to have none.
     """
     if data[match_end - 1] not in _HEADER_CELL_ENDS:
         return _read_sql(data, data.rfind(b"(", 0, match_end) + 1)
@@ -91,7 +99,10 @@ def read_table(data: bytes, match_end: int) -> tuple[list[TableCell], int]:
 
 
 def _find_separator(data: bytes, start: int, stop: int) -> bytes | None:
-    """Return the separator of the column names in a line; None if the line is no header."""
+    """Return the separator of the column names in the line from `start` to `stop`; None if it is no header.
+
+    The separators are the bar, tab, semicolon and comma, in this order.
+    """
     return next(
         (
             separator
@@ -103,7 +114,11 @@ def _find_separator(data: bytes, start: int, stop: int) -> bytes | None:
 
 
 def _parse_header(data: bytes, start: int, stop: int, separator: bytes) -> _Header | None:
-    """Return the header in this line; None without a column for credentials or with fewer than two names."""
+    """Return the header in the line from `start` to `stop`; None if it cannot be one.
+
+    None without a column for credentials, with fewer than two names, or with a `separator` at the end of a
+    line that is not Markdown.
+    """
     names = [data[left:right] for left, right in _split_line(data, start, stop, separator)]
     columns = _find_credential_columns(enumerate(names))
     if not columns or len(list(filter(None, names))) < 2:
@@ -116,7 +131,11 @@ def _parse_header(data: bytes, start: int, stop: int, separator: bytes) -> _Head
 
 
 def _read_lines(data: bytes, header_end: int, header: _Header) -> tuple[list[TableCell], int]:
-    """Return the credentials in the lines below a header, and where the last line of the table ends."""
+    """Return the cells that may hold credentials in the lines below a header, and the end of the last line.
+
+    `header_end` is the offset of the line break after the header. The table ends before an empty line, or
+    before a line with another number of cells that is not inside a quoted cell.
+    """
     cells: list[TableCell] = []
     is_markdown = header.separator == _BAR
     in_quotes = False  # a quoted cell of CSV goes on in the next line
@@ -135,7 +154,11 @@ def _read_lines(data: bytes, header_end: int, header: _Header) -> tuple[list[Tab
 
 
 def _table_lines(data: bytes, at: int, *, has_rule: bool) -> Iterator[Span]:
-    """Yield the span of each line from `at` on, up to an empty one. In Markdown the first line is a rule."""
+    """Yield the span of each line from `at` on, up to an empty line or _MAX_TABLE_BYTES.
+
+    With `has_rule` the first line must be the rule of a Markdown table (`|---|---|`). It is not yielded. If
+    it is no rule, nothing is yielded.
+    """
     last = min(len(data), at + _MAX_TABLE_BYTES)
     while at < last:
         stop = data.find(b"\n", at)
@@ -152,7 +175,7 @@ def _table_lines(data: bytes, at: int, *, has_rule: bool) -> Iterator[Span]:
 
 
 def _split_line(data: bytes, start: int, stop: int, separator: bytes) -> Iterator[Span]:
-    """Yield the span of each cell in a line, without its quotes and padding."""
+    """Yield the span of each cell in the line from `start` to `stop`, without its quotes and padding."""
     for cell in _CELLS[separator].finditer(data, start, stop):
         is_unquoted = cell[2] is not None
         left, right = cell.span(2) if is_unquoted else cell.span(1)
@@ -169,20 +192,27 @@ def _split_line(data: bytes, start: int, stop: int, separator: bytes) -> Iterato
 
 
 def _find_credential_columns(names: Iterable[tuple[int, bytes]]) -> CredentialColumns:
-    """Return the columns whose names are those of passwords or secrets, from pairs of number and name."""
+    """Return number and noun of the columns whose names are those of passwords or secrets.
+
+    `names` has pairs of the number of a column and its name. Columns for keys are left out.
+    """
     return [
         (at, noun) for at, name in names if (noun := find_noun(name)) is not None and noun is not Noun.KEY
     ]
 
 
 def _has_column(names: list[bytes], name_pattern: re.Pattern[bytes]) -> bool:
+    """Whether the pattern is found in the name of at least one column."""
     return any(map(name_pattern.search, names))
 
 
 def _credential_cells(
     data: bytes, row: list[Span], columns: CredentialColumns, *, is_direct: bool
 ) -> list[TableCell]:
-    """Return the cells of a row that may hold a credential."""
+    """Return the cells of a row that may hold a credential: those of `columns`, unless empty or a digest.
+
+    `row` has the span of each cell. `is_direct` is copied to the cells: other columns name the account.
+    """
     return [
         TableCell(*row[at], noun, is_direct)
         for at, noun in columns
@@ -191,12 +221,19 @@ def _credential_cells(
 
 
 def _may_be_credential(value: bytes, noun: Noun) -> bool:
-    """Whether a cell is not empty, and no digest of a password. A token may have the digits of a digest."""
+    """Whether the content of a cell is not empty, not NULL, and for a password no hexadecimal digest.
+
+    A token may have as many digits as a digest, so digests are only excluded if `noun` is PASSWORD.
+    """
     return value not in {b"", _COPY_NULL} and not (noun is Noun.PASSWORD and _DIGEST.fullmatch(value))
 
 
 def _read_sql(data: bytes, names_start: int) -> tuple[list[TableCell], int]:
-    """Return the credentials of an SQL `INSERT` or `COPY`, and where it ends; its column names begin here."""
+    """Return the cells that may hold credentials of an SQL `INSERT` or `COPY`, and the end of its last row.
+
+    `names_start` is the offset after the parenthesis before the column names. If no rows follow the names,
+    return an empty list and `names_start`.
+    """
     names_end = data.find(b")", names_start, names_start + _MAX_HEADER_BYTES)
     if names_end <= 0:
         return [], names_start
@@ -212,9 +249,10 @@ def _read_sql(data: bytes, names_start: int) -> tuple[list[TableCell], int]:
 def _read_inserted_rows(
     data: bytes, at: int, names: list[bytes], values: re.Match[bytes] | None
 ) -> tuple[list[TableCell], int]:
-    """Return the credentials of the rows of an `INSERT`, and where the last row ends.
+    """Return the cells that may hold credentials of the rows of an SQL `INSERT`, and the end of the last row.
 
-    `values` is the match that ends with the opening parenthesis of the first row.
+    `names` are the names of the columns. `values` is the match that ends with the opening parenthesis of the
+    first row. `at` is the offset that is returned if no row is read.
     """
     columns = _find_credential_columns(enumerate(names))
     is_direct = _has_column(names, _ACCOUNT_COLUMN)
@@ -229,7 +267,11 @@ def _read_inserted_rows(
 
 
 def _read_inserted_row(data: bytes, at: int) -> tuple[list[Span], int]:
-    """Return the span of each string in a row of an `INSERT`, empty for other values, and the row's end."""
+    """Return the span of each value in a row of an SQL `INSERT`, and the end of the row.
+
+    `at` is the offset after the opening parenthesis of the row. Values that are no strings have an empty
+    span.
+    """
     row: list[Span] = []
     while (value := _SQL_VALUE.match(data, at)) is not None:
         row.append(value.span(1) if value[1] is not None else (at, at))
@@ -240,7 +282,11 @@ def _read_inserted_row(data: bytes, at: int) -> tuple[list[Span], int]:
 
 
 def _read_copied_rows(data: bytes, at: int, names: list[bytes]) -> tuple[list[TableCell], int]:
-    """Return the credentials of the rows of a `COPY`, and where the rows end. Tabs separate the values."""
+    """Return the cells that may hold credentials of the rows of a PostgreSQL `COPY`, and the end of the rows.
+
+    `at` is the offset of the first row, `names` are the names of the columns. Tabs separate the values. In a
+    table of settings, with a column `key` or `name` and a column `value`, the name of each setting decides.
+    """
     columns, setting = _find_credential_columns(enumerate(names)), _find_setting_columns(names)
     is_direct = _has_column(names, _ACCOUNT_COLUMN)
     cells: list[TableCell] = []
@@ -257,6 +303,9 @@ def _read_copied_rows(data: bytes, at: int, names: list[bytes]) -> tuple[list[Ta
 
 
 def _find_setting_columns(names: list[bytes]) -> tuple[int, int] | None:
-    """Return the numbers of the columns for the name and the value of a setting; None if there are none."""
+    """Return the numbers of the columns for the name (`key`, `name`) and the value (`value`) of a setting.
+
+    None if one of the two columns is missing.
+    """
     name_column = next((at for at, name in enumerate(names) if name.lower() in _SETTING_NAME_COLUMNS), None)
     return (name_column, names.index(b"value")) if name_column is not None and b"value" in names else None

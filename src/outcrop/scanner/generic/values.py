@@ -13,7 +13,7 @@ import re2  # type: ignore[import-untyped]
 
 
 class Shape(StrEnum):
-    """The form of a value. SHAPE_PATTERNS describes each member."""
+    """The form of a value. SHAPE_PATTERNS has the patterns of each member; the first match counts."""
 
     KNOWN_PUBLIC = "known public format"
     REFERENCE = "reference"
@@ -223,7 +223,10 @@ class ByteArray(NamedTuple):
 
 @lru_cache(maxsize=16_384)
 def shape_of(value: bytes) -> Shape:
-    """Return the first shape with a pattern that matches the value. All patterns are matched at once."""
+    """Return the first shape in SHAPE_PATTERNS with a pattern that matches the complete value.
+
+    Every value has a shape: OTHER matches all. RE2 matches all patterns at once.
+    """
     patterns, shapes = _compile_shapes()
     shape: Shape = shapes[min(patterns.Match(value))]
     return shape
@@ -231,7 +234,10 @@ def shape_of(value: bytes) -> Shape:
 
 @cache
 def _compile_shapes() -> tuple[Any, list[Shape]]:
-    """Return one RE2 set of all patterns, compiled on first use, and the shape of each pattern number."""
+    """Return an RE2 set of all patterns in SHAPE_PATTERNS, and the shape of each pattern number in the set.
+
+    The set is compiled on first use.
+    """
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = 64 << 20
@@ -246,14 +252,21 @@ def _compile_shapes() -> tuple[Any, list[Shape]]:
 
 
 def is_identifier(name: bytes, value: bytes) -> bool:
-    """Whether a value only identifies something: a UUID named `key`, or the fingerprint of a GPG key."""
+    """Whether a value only identifies something: a UUID with the name `key`, or the id of a GPG key.
+
+    A UUID counts with the names `key`, `keys` and `_key`. The id of a GPG key has 8, 16, 32 or 40 hexadecimal
+    digits and a name that ends like `gpg_key`.
+    """
     if _UUID.fullmatch(value):
         return name.lower() in _ENTRY_KEY_NAMES
     return _GPG_KEY_NAME.search(name) is not None and _KEY_FINGERPRINT.fullmatch(value) is not None
 
 
 def is_pod_checksum(data: bytes, start: int, end: int) -> bool:
-    """Whether the value from `start` to `end` is the SHA-1 of a package in a Podfile.lock of CocoaPods."""
+    """Whether the value from `start` to `end` is the SHA-1 of a package in a Podfile.lock of CocoaPods.
+
+    It is if it has 40 hexadecimal digits and is below `SPEC CHECKSUMS:`, with no empty line between them.
+    """
     if end - start != 40 or not _SHA1.fullmatch(data, start, end):
         return False
     heading = data.rfind(_POD_CHECKSUMS, max(0, start - _MAX_BYTES_BELOW_HEADING), start)
@@ -261,7 +274,10 @@ def is_pod_checksum(data: bytes, start: int, end: int) -> bool:
 
 
 def read_byte_array(data: bytes, comma_end: int) -> ByteArray | None:
-    """Return the array of bytes whose first comma ends at `comma_end`; None if there is none."""
+    """Return the array of bytes in braces whose first comma ends at `comma_end`; None if there is none.
+
+    An array has 8 to 256 decimal or hexadecimal numbers below 256: `{0x1f, 0x8b, ...}`.
+    """
     opening = data.rfind(b"{", max(0, comma_end - _MAX_BYTES_BEFORE_COMMA), comma_end)
     array = _ARRAY.match(data, opening, opening + _MAX_ARRAY_BYTES) if opening >= 0 else None
     if array is None:
