@@ -19,7 +19,7 @@ NAMES = (
     "password", "db_password", "apiKey", "api_key", "token", "SECRET", "client_secret", "auth_token",
     "passphrase", "pass", "psk", "api_key_id", "tokenName", "public_key", "session",
 )  # fmt: skip
-GAPS = (
+SEPARATORS = (
     " = ",
     "=",
     ": ",
@@ -71,7 +71,7 @@ ENDS = (
 
 
 def random_assignment(chance: random.Random) -> str:
-    """Return an assignment: a name, a gap, and a value of words and random characters, quoted or not."""
+    """Return an assignment: a name, a separator, and a value of words and random characters, quoted or not."""
     parts = chance.choices(
         (
             chance.choice(WORDS),
@@ -83,7 +83,7 @@ def random_assignment(chance: random.Random) -> str:
     value = chance.choice((parts[0], "".join(parts), "-".join(parts)))
     quote = chance.choice(("", "", '"', "'", "`"))
     closing = chance.choice((quote, quote, quote, ""))
-    return chance.choice(NAMES) + chance.choice(GAPS) + quote + value + closing + chance.choice(ENDS)
+    return chance.choice(NAMES) + chance.choice(SEPARATORS) + quote + value + closing + chance.choice(ENDS)
 
 
 @pytest.fixture(autouse=True)

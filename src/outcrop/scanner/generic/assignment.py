@@ -3,7 +3,7 @@
 `judge_assignment` reads the line of the value, or some text around it where the line is not enough:
 
 1. A call, and whatever `is_dismissed` recognises at once, is no credential.
-2. `context.find_name_before` finds the name of the value and the gap between the two.
+2. `context.find_name_before` finds the name of the value and the separator between the two.
 3. The value is cut out: up to its closing quote (`_judge_quoted`), or up to the end of the unquoted text
    (`_judge_unquoted`). `candidate.judge_value` scores it, with reasons from the text around it.
 
@@ -16,7 +16,7 @@ Parameters of several functions:
 - `is_line`: the text that is passed is a part of one line, not of several lines.
 - `dismiss`: call `is_dismissed` before anything else.
 - `include_low`: also return values of low confidence.
-- `name` is the name before the value with its gap and its line (`context.NameBefore`).
+- `name` is the name before the value with its separator and its line (`context.NameBefore`).
 - `context` has reasons from the text around the value, such as DIRECT_ASSIGNMENT (`score`).
 """
 
@@ -74,7 +74,7 @@ _AUTH_SCHEME_BEFORE = re.compile(rb"(?<=[\"'`])" + AUTH_SCHEME.pattern + rb"$")
 _AUTH_SCHEME_LAST_LETTERS = b"RrNnYy"
 _USER_AND_COLON = re.compile(rb"[\w.@+-]{1,40}:")
 _NAME_SEPARATORS = b"_.-:/ "
-# The gap before an object that is written in a string: `'{"`.
+# The separator before an object that is written in a string: `'{"`.
 _OBJECT_IN_STRING = re.compile(rb"[\"'`]\{[ \t]?\\{0,3}[\"']$")
 _OBJECT_MEMBER = re.compile(
     rb"([\w.-]*)\\{0,3}[\"']?[ \t]?:[ \t]?\\{0,3}[\"']([^\x00-\x20\x7f\"'\\]{16,200})\\{0,3}[\"']"
@@ -174,9 +174,9 @@ def is_dismissed(data: bytes, start: int, is_bare: bool) -> bool:
     dismisses values that would get no or low confidence, and names of variables and members.
     """
     if is_bare:
-        return matches_at(
-            compile_cached(_DISMISSED_BARE), data, start, min(start + MAX_VALUE_BYTES, len(data))
-        )
+        stop, size = start + MAX_VALUE_BYTES, len(data)
+        stop = stop if stop < size else size  # noqa: FURB136 - quicker than min()
+        return matches_at(compile_cached(_DISMISSED_BARE), data, start, stop)
     quote = data[start - 1]
     # The members of an object that is written in a string are judged one by one.
     if quote not in _QUOTES or data.find(b"{", start - 5 if start > 5 else 0, start) >= 0:
@@ -225,8 +225,10 @@ def _judge_by_name(  # noqa: PLR0911 - one return for each kind of value
         return _NEEDS_MORE_TEXT
     if is_bare and is_test_result(data, name.start, name.name):
         return None
-    is_bare = is_bare and b"\n" not in name.gap  # a value in a line of its own is complete, as if quoted
-    if b"{" in name.gap and _OBJECT_IN_STRING.search(name.gap):
+    is_bare = (
+        is_bare and b"\n" not in name.separator
+    )  # a value in a line of its own is complete, as if quoted
+    if b"{" in name.separator and _OBJECT_IN_STRING.search(name.separator):
         return _judge_object_member(data, start)
     value = _match_value(data, start, before[-1], is_bare=is_bare)
     if value is None or _is_no_credential(name, value[0], data[value.end() + 1 : value.end() + 2]):
@@ -267,7 +269,7 @@ def _is_no_credential(name: NameBefore, value: bytes, after: bytes) -> bool:
     return (
         _repeats_name(name.name, value)
         or is_identifier(name.name, value)
-        or (is_list_item(name.gap, value, after) and not looks_generated(value))
+        or (is_list_item(name.separator, value, after) and not looks_generated(value))
     )
 
 
@@ -287,7 +289,7 @@ def _assignment_context(name: NameBefore, *, is_bare: bool) -> tuple[str, ...]:
     (`is_direct_assignment`).
     """
     is_direct = name.noun is Noun.PASSWORD and is_direct_assignment(
-        name.name, name.gap, name.line, is_bare=is_bare
+        name.name, name.separator, name.line, is_bare=is_bare
     )
     return (DIRECT_ASSIGNMENT,) if is_direct else ()
 
@@ -305,22 +307,27 @@ def _judge_quoted(  # noqa: PLR0917 - the value, its quote, its name
         return None
     while data[end - 1] == _BACKSLASH:  # the closing quote is escaped
         end -= 1
-    reasons = (*_expression_context(name.gap, data[end + 1 : end + 4]), *context)
+    reasons = (*_expression_context(name.separator, data[end + 1 : end + 4]), *context)
     return judge_value(data, start, end, name.noun, "quoted", reasons)
 
 
-def _expression_context(gap: bytes, after: bytes) -> tuple[str, ...]:
+def _expression_context(separator: bytes, after: bytes) -> tuple[str, ...]:
     """Return the reasons why a quoted value is only a part of what its name gets; () if there are none.
 
-    CALL_ARGUMENT: `gap`, the text between name and value, ends with a call that does not return its argument.
+    CALL_ARGUMENT: `separator`, the text between name and value, ends with a call that does not return its
+    argument.
     EXPRESSION_PART: `after`, the text after the closing quote, continues an expression.
     """
     reasons = []
-    call = _CALL_BEFORE_QUOTE.search(gap) if b"(" in gap or b"[" in gap or b"{" in gap else None
+    call = (
+        _CALL_BEFORE_QUOTE.search(separator)
+        if b"(" in separator or b"[" in separator or b"{" in separator
+        else None
+    )
     if call and not _returns_its_argument(call[1].rpartition(b".")[2].rpartition(b":")[2]):
         reasons.append(CALL_ARGUMENT)
     after = after.lstrip()
-    if after[:1] in {b"+", b"%"} or after[:3] == b".fo" or (gap[:1] == b"(" and after[:1] == b","):
+    if after[:1] in {b"+", b"%"} or after[:3] == b".fo" or (separator[:1] == b"(" and after[:1] == b","):
         reasons.append(EXPRESSION_PART)
     return tuple(reasons)
 
@@ -339,13 +346,13 @@ def _judge_unquoted(
     the value. It is ignored if the value is in a sentence. The candidate is `bare` if the value may be an
     expression in code.
     """
-    gap = name.gap
-    if data[start] == _AT and gap.strip() == b"-":
+    separator = name.separator
+    if data[start] == _AT and separator.strip() == b"-":
         return None
-    in_sentence = gap.strip() in {b"is", b"was"}
-    if gap[-1:] in _SPACES and has_text_after(data, end):
+    in_sentence = separator.strip() in {b"is", b"was"}
+    if separator[-1:] in _SPACES and has_text_after(data, end):
         context = ()
-        in_sentence = in_sentence or gap.rstrip() == b":"
+        in_sentence = in_sentence or separator.rstrip() == b":"
     if in_sentence:
         context = (IN_SENTENCE,)
     if name.noun is not Noun.KEY and (bracket_end := _find_end_after_bracket(data, start, end, name.line)):

@@ -1,16 +1,16 @@
-"""Read the text around a value: the name before it, and the gap between the name and the value.
+"""Read the text around a value: the name before it, and the separator between the name and the value.
 
-1. `find_name_before` finds the nearest name with a word for a credential, and checks that the gap leads from
-   the name to the value.
-2. `is_direct_assignment` checks for the strongest link: nothing but an operator in the gap.
+1. `find_name_before` finds the nearest name with a word for a credential, and checks that the separator leads
+   from the name to the value.
+2. `is_direct_assignment` checks for the strongest link: nothing but an operator in the separator.
 3. `is_list_item`, `is_test_result` and `has_text_after` recognise values that are not assigned at all.
 
 `is_code_file` knows the files in which an unquoted value is an expression.
 
 Parameters of several functions:
 
-- `name` is the name of the value, `gap` the text between the name and the first character of the value, with
-  the opening quote.
+- `name` is the name of the value, `separator` the text between the name and the first character of the value,
+  with the opening quote.
 - `line` is the part of the name's line before the name.
 - `before` is the text before the value in `find_name_before` and `find_nearest_name`, otherwise the text
   before the name.
@@ -39,7 +39,9 @@ TEST_PASSED = frozenset({b"PASS", b"XPASS"})
 _REST_OF_NAME = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
 _IDENTIFIED_BY = b"identified by"
 _SPACES, _QUOTES = b" \t", b"\"'`"
-_LITERAL_PREFIXES = b" \t\"'`@bBuUrRLfN$\\"  # all that a gap of a space and a quoted literal consists of
+_LITERAL_PREFIXES = (
+    b" \t\"'`@bBuUrRLfN$\\"  # all that a separator of a space and a quoted literal consists of
+)
 
 # --- patterns of names that have no value
 # A name after a slash that has a value: an option of a Windows command, or `login: crm / password`.
@@ -52,7 +54,7 @@ _ACCOUNT_LINE = re.compile(
     rb"(?im)^[\s>*-]*(?:user|login|host|name|e?mail|url|port|db|server|account|id)\w*[ \t]*[:=]"
 )
 
-# --- patterns of gaps
+# --- patterns of separators
 _SQL_ACCOUNT_COMMAND = re.compile(rb"(?i:\b(?:create|alter|grant)\b)")
 _OTHER_KEYWORD = re.compile(rb"^[\"'],\s*(?!with:|value:)\w+:\s*[\"']?$")
 _OTHER_ATTRIBUTE = re.compile(rb"^[\"']\s+(?!value|default|content|data)[\w:.-]+\s?=\s?[\"']$")
@@ -72,7 +74,7 @@ _LIST_WORD = re.compile(rb"[A-Za-z]+(?:[_.-][0-9A-Za-z]+)*")
 
 # --- patterns of direct assignments
 # An operator, maybe with a type before it; or the end of an XML tag; or, in SQL, a space.
-_DIRECT_GAP = re.compile(
+_DIRECT_SEPARATOR = re.compile(
     rb"""\\{0,3}["'`]?\)?\]?[ \t]*(?:(?::[ \t]?|[ \t])[A-Za-z][\w.<>?*&\[\]]{1,30}[ \t]*(?==))?"""
     rb"""(?:=>|:=|={1,3}|!==?|:|\|\|=?|\?\?=?|->)"""
     rb"""[ \t]*(?:\(?\r?\n[ \t]+)?[bBuUrRLfN@$]{0,2}\\{0,3}["'`]?|>(?:<!\[CDATA\[)?\s*|[ \t]+["'`]"""
@@ -95,13 +97,13 @@ _CODE_EXTENSIONS = frozenset(
 class NameBefore(NamedTuple):
     """The name before a value, with its offset `start` in the text before the value and its noun.
 
-    `gap` is the text between the name and the value, `line` the part of the name's line before the name.
+    `separator` is the text between the name and the value, `line` the part of its line before the name.
     """
 
     start: int
     name: bytes
     noun: Noun
-    gap: bytes
+    separator: bytes
     line: bytes
 
 
@@ -111,7 +113,7 @@ NEEDS_MORE_TEXT = NameBefore(0, b"", Noun.KEY, b"", b"")
 
 @lru_cache(maxsize=4_096)  # the same text is before many different values
 def find_name_before(before: bytes, judge: str, is_bare: bool, is_line: bool) -> NameBefore | None:
-    """Return the nearest name before a value; None if it names no credential or its gap assigns nothing.
+    """Return the nearest name before a value; None if it names no credential or assigns nothing.
 
     `before` is the text before the value: only its line if `is_line`, otherwise several lines. `judge`
     (`noun` or `key`) selects the words that a name must contain (LAST_WORD). `is_bare` says that the value is
@@ -122,14 +124,14 @@ def find_name_before(before: bytes, judge: str, is_bare: bool, is_line: bool) ->
     noun = find_noun(name)
     if noun is None:
         return None if end else NEEDS_MORE_TEXT
-    gap, line = before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
+    separator, line = before[end:], before[before.rfind(b"\n", 0, start) + 1 : start]
     if is_bare and name in TEST_PASSED and is_line:  # the lines around it show whether it is a test result
         return NEEDS_MORE_TEXT
-    if is_bare and _is_placeholder_name(line, gap):
+    if is_bare and _is_placeholder_name(line, separator):
         return None
-    if not _leads_to_value(name, gap, before[:start], line):
+    if not _leads_to_value(name, separator, before[:start], line):
         return NEEDS_MORE_TEXT if name.lower() == _IDENTIFIED_BY else None
-    return NameBefore(start, name, noun, gap, line)
+    return NameBefore(start, name, noun, separator, line)
 
 
 def find_nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int, int]:
@@ -149,72 +151,74 @@ def find_nearest_name(before: bytes, last_word: re.Pattern[bytes]) -> tuple[int,
     return start, len(before[: rest.end() if rest else at].rstrip(b".-"))
 
 
-def _is_placeholder_name(line: bytes, gap: bytes) -> bool:
+def _is_placeholder_name(line: bytes, separator: bytes) -> bool:
     """Whether a name is a parameter of a URL (`/token`, `:token`) or is in a template (after `{{`).
 
-    `line` is the part of the line before the name, `gap` the text between the name and the value. An option
+    `line` is the part of the line before the name, `separator` the text between name and value. An option
     such as `/password` of a Windows command is no parameter of a URL.
     """
-    if line[-1:] == b":" and gap[:1] == b":" and _PROGRAM_PREFIX.fullmatch(line):
+    if line[-1:] == b":" and separator[:1] == b":" and _PROGRAM_PREFIX.fullmatch(line):
         return False
     return (line[-1:] in {b":", b"/"} and not _SLASH_OPTION.search(line)) or b"{{" in line
 
 
-def _leads_to_value(name: bytes, gap: bytes, before: bytes, line: bytes) -> bool:
-    """Whether `gap`, the text between a name and a value, assigns the value to the name.
+def _leads_to_value(name: bytes, separator: bytes, before: bytes, line: bytes) -> bool:
+    """Whether `separator`, the text between a name and a value, assigns the value to the name.
 
-    `before` is all text before the name, `line` the part of its line. Most gaps do; some do so only for
+    `before` is all text before the name, `line` the part of its line. Most separators do; some do so only for
     certain names or lines: a space, the end of an XML tag, a comma, a parenthesis.
     """
-    if _has_other_owner(name, gap, before):
+    if _has_other_owner(name, separator, before):
         return False
-    if gap[:1] in {b" ", b"\t"} and not gap.strip(_LITERAL_PREFIXES):
+    if separator[:1] in {b" ", b"\t"} and not separator.strip(_LITERAL_PREFIXES):
         is_option = line[-1:] == b"-"
         return is_option or _COMPLETE_WORD.search(name) is not None or line.rstrip().endswith(_SETTERS)
-    if gap[:1] == b">":  # after `<` or a namespace, but not in a named group of a regular expression
+    if separator[:1] == b">":  # after `<` or a namespace, but not in a named group of a regular expression
         return line[-1:] in {b"<", b":"} and not line.endswith((b"?<", b"?P<"))
-    if gap.lstrip(b")]")[:1] == b",":  # after a constant or a symbol; after a variable comes another argument
+    if (
+        separator.lstrip(b")]")[:1] == b","
+    ):  # after a constant or a symbol; after a variable comes another argument
         return name.rpartition(b".")[2].isupper() or _RUBY_SYMBOL.search(line) is not None
-    if gap[:1] == b"(":
+    if separator[:1] == b"(":
         method = name.rpartition(b".")[2]
         return method.lower() in _VALUE_METHODS or ends_with_noun(method) or is_value_type(method)
     return True
 
 
-def _has_other_owner(name: bytes, gap: bytes, before: bytes) -> bool:
+def _has_other_owner(name: bytes, separator: bytes, before: bytes) -> bool:
     """Whether the text around a name shows that the value after it belongs to something else.
 
-    `gap` is the text between the name and the value, `before` the text before the name.
+    `separator` is the text between the name and the value, `before` the text before the name.
     """
     # "identified by" in a sentence, not in SQL.
     if name.lower() == _IDENTIFIED_BY and not _SQL_ACCOUNT_COMMAND.search(before):
         return True
     # The name of a class: `Config::Password"`.
-    if gap[:1] in {b">", b'"', b"'"} and before.endswith(b"::"):
+    if separator[:1] in {b">", b'"', b"'"} and before.endswith(b"::"):
         return True
     # The name is itself a value, followed by a comma: "type=password, next=...".
-    is_list_value = before[-1:] in {b"=", b":"} and gap.lstrip(b"\"'` ")[:1] == b","
+    is_list_value = before[-1:] in {b"=", b":"} and separator.lstrip(b"\"'` ")[:1] == b","
     if is_list_value and not _RUBY_SYMBOL.search(before[-2:]):
         return True
     # The value of the next keyword argument or the next attribute.
-    if _OTHER_KEYWORD.search(gap) or _OTHER_ATTRIBUTE.search(gap):
+    if _OTHER_KEYWORD.search(separator) or _OTHER_ATTRIBUTE.search(separator):
         return True
     # A pipe in a shell: `$PASSWORD | ...`.
-    if before[-1:] == b"$" and gap.strip(b"\"' ") == b"|":
+    if before[-1:] == b"$" and separator.strip(b"\"' ") == b"|":
         return True
     # The end of a sentence, a member of an object, a shell pattern.
-    return gap[:1] == b"." or gap == b"->" or gap[:2] == b"* "
+    return separator[:1] == b"." or separator == b"->" or separator[:2] == b"* "
 
 
-def is_list_item(gap: bytes, value: bytes, after: bytes) -> bool:
+def is_list_item(separator: bytes, value: bytes, after: bytes) -> bool:
     """Whether a name and a value are two words of one list.
 
-    They are if `gap`, the text between them, begins with a comma (after a quote) and has no colon, if
+    They are if `separator`, the text between them, begins with a comma (after a quote) and has no colon, if
     `after`, the byte after the closing quote, is a comma, and if the value consists of words.
     """
     return (
-        b":" not in gap
-        and gap.lstrip(b"\"'`")[:1] == b","
+        b":" not in separator
+        and separator.lstrip(b"\"'`")[:1] == b","
         and after == b","
         and _LIST_WORD.fullmatch(value) is not None
     )
@@ -240,21 +244,21 @@ def is_test_result(data: bytes, start: int, name: bytes) -> bool:
     return has_other_results and _ACCOUNT_LINE.search(data) is None
 
 
-def is_direct_assignment(name: bytes, gap: bytes, line: bytes, *, is_bare: bool) -> bool:
+def is_direct_assignment(name: bytes, separator: bytes, line: bytes, *, is_bare: bool) -> bool:
     """Whether only an operator is between a name and its value, outside of arguments, lists and sentences.
 
-    Then even a plain word may be the password. `gap` is the text between name and value, `line` the part of
-    the line before the name. An unquoted value (`is_bare`) must follow `=` without spaces, or its name must
-    begin the line.
+    Then even a plain word may be the password. `separator` is the text between name and value, `line` the
+    part of the line before the name. An unquoted value (`is_bare`) must follow `=` without spaces, or its
+    name must begin the line.
     """
     in_sql = name.lower() == _IDENTIFIED_BY
-    if not (in_sql or ends_with_noun(name)) or not _DIRECT_GAP.fullmatch(gap):
+    if not (in_sql or ends_with_noun(name)) or not _DIRECT_SEPARATOR.fullmatch(separator):
         return False
-    if b"?" in line and _CONDITIONAL_COLON.match(gap):
+    if b"?" in line and _CONDITIONAL_COLON.match(separator):
         return False
-    if gap[:1] in _SPACES and gap.strip()[:1] in _QUOTES:
+    if separator[:1] in _SPACES and separator.strip()[:1] in _QUOTES:
         return in_sql or name.isupper()
-    if not is_bare or gap == b"=":
+    if not is_bare or separator == b"=":
         return True
     return _LINE_START.fullmatch(line) is not None and not name.lower().endswith(b"pass")
 

@@ -1,7 +1,7 @@
 """Find values at the matches of generic rules, and decide which are credentials.
 
-Most patterns of generic rules are lead-ins: they match a name, the gap after it and the first characters of a
-value. The setting `judge` of the rule says what follows:
+Most patterns of generic rules are lead-ins: they match a name, the separator after it and the first
+characters of a value. The setting `judge` of the rule says what follows:
 
 - `noun`, `key`: one value (`find_assigned`). The names differ: `noun` is for passwords, secrets and tokens,
   `key` for keys, salts and others that need a random value.

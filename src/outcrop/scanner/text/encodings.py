@@ -265,11 +265,11 @@ def _find_run_end(data: bytes, start: int) -> int:
 
 def _find_line_before(data: bytes, start: int) -> tuple[int, int] | None:
     """Return the span of the base64 at the end of the line before; None if it is too short or only a part."""
-    gap = data[max(0, start - 64) : start]
-    kept = gap.rstrip(b" \t\r\n")
-    if b"\n" not in gap[len(kept) :]:
+    near = data[max(0, start - 64) : start]
+    kept = near.rstrip(b" \t\r\n")
+    if b"\n" not in near[len(kept) :]:
         return None
-    stop = start - len(gap) + len(kept)
+    stop = start - len(near) + len(kept)
     left = _find_run_start(data, stop)
     is_line = stop - left >= _MIN_LINE_CHARS and data[left - 1 : left] in {b"", b"\n", b" ", b"\t", b"\r"}
     return (left, stop) if is_line else None
@@ -277,9 +277,9 @@ def _find_line_before(data: bytes, start: int) -> tuple[int, int] | None:
 
 def _find_line_after(data: bytes, stop: int) -> tuple[int, int] | None:
     """Return the span of the base64 in the line after `stop`; None if the line has anything else."""
-    gap = data[stop : stop + 64]
-    kept = gap.lstrip(b" \t\r\n")
-    between = gap[: len(gap) - len(kept)]
+    near = data[stop : stop + 64]
+    kept = near.lstrip(b" \t\r\n")
+    between = near[: len(near) - len(kept)]
     if b"\n" not in between:
         return None
     start = stop + len(between)
