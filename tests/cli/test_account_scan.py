@@ -11,19 +11,19 @@ import pytest
 
 from tests.support.rulesets import github_token
 from tests.support.web_host import page, script, web_host
-from tests.support.workers import COMMAND, House, house, new_database, until
+from tests.support.workers import COMMAND, Deployment, new_database, open_deployment, until
 
 SLOW = 30.0  # seconds: longer than any test waits for one answer
 
 
 @pytest.fixture
-def there(cluster: str, worker_id: str, tmp_path: Path) -> Iterator[House]:
-    with house(tmp_path, new_database(cluster, f"foreground_{worker_id}")) as made:
+def there(cluster: str, worker_id: str, tmp_path: Path) -> Iterator[Deployment]:
+    with open_deployment(tmp_path, new_database(cluster, f"foreground_{worker_id}")) as made:
         yield made
 
 
 def scan(
-    there: House, *arguments: str, account: str = "acme", **more: str
+    there: Deployment, *arguments: str, account: str = "acme", **more: str
 ) -> "subprocess.CompletedProcess[str]":
     command = [COMMAND, "scan", "--account", account, "--jobs", "1", *arguments]
     return subprocess.run(
@@ -37,12 +37,12 @@ def scan(
     )
 
 
-def newest(there: House) -> dict[str, Any]:
+def newest(there: Deployment) -> dict[str, Any]:
     """Wait until there is a run; return the newest."""
     return until(lambda: found[0] if (found := there.tenant.get("/scans").json()["data"]) else None, "a run")
 
 
-def looking(there: House) -> str:
+def looking(there: Deployment) -> str:
     """Wait until a run scans a source; return the run's id."""
     until(
         lambda: there.backend.sql("SELECT 1 FROM scan_sources WHERE status = 'running' AND source <> 'plan'"),
@@ -51,7 +51,7 @@ def looking(there: House) -> str:
     return str(newest(there)["id"])
 
 
-def test_every_kind_of_target_is_a_run_of_the_account(there: House) -> None:
+def test_every_kind_of_target_is_a_run_of_the_account(there: Deployment) -> None:
     (name,) = there.organisation("acme", 1)
     remote = there.repository("shop")
     folder = there.folder / "folder"
@@ -93,7 +93,7 @@ def test_every_kind_of_target_is_a_run_of_the_account(there: House) -> None:
     assert there.work_folders() == []
 
 
-def test_a_single_run_is_one_record_and_a_failure_is_one_line(there: House) -> None:
+def test_a_single_run_is_one_record_and_a_failure_is_one_line(there: Deployment) -> None:
     there.repository("shop")
     shown = scan(there, "https://git.example/shop.git")
     assert (shown.returncode, shown.stderr) == (0, "")
@@ -106,7 +106,7 @@ def test_a_single_run_is_one_record_and_a_failure_is_one_line(there: House) -> N
     assert run == newest(there)
 
 
-def test_what_cannot_be_begun_is_one_line_and_no_run(there: House) -> None:
+def test_what_cannot_be_begun_is_one_line_and_no_run(there: Deployment) -> None:
     for account, target, words in (
         ("nobody", "https://git.example/shop.git", "nobody"),
         ("acme", "nowhere", "nowhere: no such file or folder"),
@@ -119,7 +119,7 @@ def test_what_cannot_be_begun_is_one_line_and_no_run(there: House) -> None:
     assert there.tenant.get("/scans").json()["data"] == []
 
 
-def test_a_killed_commands_remote_run_is_ended_by_a_worker(there: House) -> None:
+def test_a_killed_commands_remote_run_is_ended_by_a_worker(there: Deployment) -> None:
     there.organisation("acme", 2)
     there.git.delay = SLOW
     command = there.popen("scan", "--account", "acme", "--jobs", "2", "github:acme")
@@ -128,22 +128,22 @@ def test_a_killed_commands_remote_run_is_ended_by_a_worker(there: House) -> None
     command.kill()
     there.git.delay = 0
     there.worker(jobs=2)
-    run = there.ended(scan_id)
+    run = there.wait_for_end(scan_id)
     assert (run["status"], run["findings_new"], run["progress"]["targets"]) == ("completed", 2, 2)
     assert [(seen, events) for _, seen, events in there.recorded()] == [(1, 1), (1, 1)]
 
 
-def test_a_killed_commands_run_of_a_folder_has_failed(there: House) -> None:
+def test_a_killed_commands_run_of_a_folder_has_failed(there: Deployment) -> None:
     (there.folder / "folder").mkdir()
     command = there.popen("scan", "--account", "acme", "folder")
     scan_id = looking(there)
     command.kill()
     there.worker()
-    run = there.ended(scan_id)
+    run = there.wait_for_end(scan_id)
     assert (run["status"], run["error"]) == ("failed", "the command that ran it has died")
 
 
-def test_ctrl_c_leaves_the_run_to_a_worker(there: House) -> None:
+def test_ctrl_c_leaves_the_run_to_a_worker(there: Deployment) -> None:
     there.organisation("acme", 3)
     there.git.delay = SLOW
     command = there.popen("scan", "--account", "acme", "--jobs", "2", "github:acme")
@@ -157,4 +157,4 @@ def test_ctrl_c_leaves_the_run_to_a_worker(there: House) -> None:
     until(lambda: not there.processes(), "every process to be gone", 3)
     there.git.delay = 0
     there.worker(jobs=2)
-    assert there.ended(scan_id)["findings_new"] == 3
+    assert there.wait_for_end(scan_id)["findings_new"] == 3

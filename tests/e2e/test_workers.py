@@ -13,19 +13,19 @@ from outcrop.domain.target import TargetKind
 from outcrop.store.embedded.server import embedded_postgres
 from tests.support.backend import now
 from tests.support.factories import make_line
-from tests.support.workers import House, house, new_database, until
+from tests.support.workers import Deployment, new_database, open_deployment, until
 
 SLOW = 30.0  # seconds: longer than any test waits for one answer
 CLONE = ["refs", "pack", "pack"]  # what git asks for, once: the protocol, the refs, the objects
 
 
 @pytest.fixture
-def there(cluster: str, worker_id: str, tmp_path: Path) -> Iterator[House]:
-    with house(tmp_path, new_database(cluster, f"workers_{worker_id}")) as made:
+def there(cluster: str, worker_id: str, tmp_path: Path) -> Iterator[Deployment]:
+    with open_deployment(tmp_path, new_database(cluster, f"workers_{worker_id}")) as made:
         yield made
 
 
-def test_a_run_of_a_target_waits_for_a_worker_and_can_be_followed(there: House) -> None:
+def test_a_run_of_a_target_waits_for_a_worker_and_can_be_followed(there: Deployment) -> None:
     names = there.organisation("acme", 3)
     target = there.outcrop("target", "add", "--account", "acme", "github:acme")
     first = there.outcrop("target", "run", "--account", "acme", target["id"])
@@ -48,7 +48,7 @@ def test_a_run_of_a_target_waits_for_a_worker_and_can_be_followed(there: House) 
         seen["progress"]["targets"],
     )
     there.git.delay = 0
-    done = there.ended(first["id"])
+    done = there.wait_for_end(first["id"])
     assert (done["status"], done["error"], done["coverage_gaps"]) == ("completed", None, [])
     assert (done["findings_new"], done["findings_seen"], done["findings_resolved"]) == (3, 3, 0)
     assert done["progress"] == {
@@ -63,12 +63,12 @@ def test_a_run_of_a_target_waits_for_a_worker_and_can_be_followed(there: House) 
     time.sleep(1.1)  # times are whole seconds
     second = there.outcrop("target", "run", "--account", "acme", target["id"])
     assert [run["id"] for run in there.tenant.get("/scans").json()["data"]] == [second["id"], first["id"]]
-    assert there.ended(second["id"])["findings_seen"] == 3
+    assert there.wait_for_end(second["id"])["findings_seen"] == 3
     assert there.recorded() == [(name, 2, 1) for name in names]
     until(lambda: there.jobs() == 0, "nothing to be left to do")
 
 
-def test_a_worker_beside_the_service_shares_an_organisation_with_the_one_inside(there: House) -> None:
+def test_a_worker_beside_the_service_shares_an_organisation_with_the_one_inside(there: Deployment) -> None:
     names = there.organisation("acme", 10)
     there.popen("serve", "--port", "0")
     there.worker(jobs=2, dead_after=20)  # as the one inside
@@ -82,28 +82,28 @@ def test_a_worker_beside_the_service_shares_an_organisation_with_the_one_inside(
         time.sleep(0.05)
     assert len(workers) == 2
     assert there.run(scan_id)["findings_new"] == 10
-    assert [there.asked(f"{name}.git") for name in names] == [CLONE] * 10
+    assert [there.git_requests(f"{name}.git") for name in names] == [CLONE] * 10
     assert there.recorded() == [(name, 1, 1) for name in sorted(names)]
 
 
-def test_two_runs_of_one_repository_look_at_it_one_after_the_other(there: House) -> None:
+def test_two_runs_of_one_repository_look_at_it_one_after_the_other(there: Deployment) -> None:
     address = there.repository("shop")
     there.git.delay = 0.3
     runs = [there.start(TargetKind.REPOSITORY, address) for _ in range(2)]
     there.worker(jobs=2)
-    ended = [there.ended(scan_id) for scan_id in runs]
+    ended = [there.wait_for_end(scan_id) for scan_id in runs]
     assert sorted((run["status"], run["findings_new"], run["findings_seen"]) for run in ended) == [
         ("completed", 0, 1),
         ("completed", 1, 1),
     ]
-    assert there.asked("shop") == [*CLONE, "refs", "pack"], (
+    assert there.git_requests("shop") == [*CLONE, "refs", "pack"], (
         "one after the other, and the second had nothing to bring"
     )
     ((_, seen, events),) = there.recorded()
     assert (seen, events) == (2, 1)
 
 
-def test_what_a_killed_worker_was_at_is_done_by_another_and_recorded_once(there: House) -> None:
+def test_what_a_killed_worker_was_at_is_done_by_another_and_recorded_once(there: Deployment) -> None:
     names = there.organisation("acme", 3)
     there.git.delay = SLOW
     scan_id = there.start(TargetKind.OWNER, "github:acme")
@@ -115,7 +115,7 @@ def test_what_a_killed_worker_was_at_is_done_by_another_and_recorded_once(there:
     until(there.sweep, "the worker to be missed")
     assert there.status(scan_id) == "interrupted"
     second = there.worker(jobs=2)
-    run = there.ended(scan_id)
+    run = there.wait_for_end(scan_id)
     assert (run["status"], run["findings_new"], run["findings_seen"], run["progress"]["targets"]) == (
         "completed",
         3,
@@ -131,7 +131,7 @@ def test_what_a_killed_worker_was_at_is_done_by_another_and_recorded_once(there:
     assert there.work_folders() == []
 
 
-def test_a_source_that_kills_three_workers_has_failed_and_the_rest_is_done(there: House) -> None:
+def test_a_source_that_kills_three_workers_has_failed_and_the_rest_is_done(there: Deployment) -> None:
     (good,) = there.organisation("acme", 1)
     there.github.add_repo(bad := "acme/bad", has_wiki=False, clone_url="https://hang.example/acme/bad.git")
     scan_id = there.start(TargetKind.OWNER, "github:acme")
@@ -146,7 +146,7 @@ def test_a_source_that_kills_three_workers_has_failed_and_the_rest_is_done(there
         process.kill()
         process.wait()
     there.worker()
-    run = there.ended(scan_id)
+    run = there.wait_for_end(scan_id)
     assert (run["status"], run["error"], run["findings_new"]) == ("completed", None, 1)
     assert run["coverage_gaps"] == [{"what": bad, "why": "its worker has died 3 times"}]
     assert sorted(there.sources(scan_id).values()) == [
@@ -163,7 +163,7 @@ def test_a_source_that_kills_three_workers_has_failed_and_the_rest_is_done(there
     ids=["by its manager", "by Ctrl-C, with all of its processes"],
 )
 def test_a_worker_that_is_stopped_releases_its_source(
-    there: House, number: signal.Signals, *, to_all: bool
+    there: Deployment, number: signal.Signals, *, to_all: bool
 ) -> None:
     address = there.repository("shop")
     there.git.delay = SLOW
@@ -181,13 +181,13 @@ def test_a_worker_that_is_stopped_releases_its_source(
     assert "Traceback" not in there.log(first)
     there.git.delay = 0
     there.worker()
-    assert there.ended(scan_id)["status"] == "completed"
+    assert there.wait_for_end(scan_id)["status"] == "completed"
     assert list(there.sources(scan_id).values()) == [("done", 1, None)]
 
 
 def test_a_worker_without_its_database_waits_and_goes_on_and_stops_on_request(tmp_path: Path) -> None:
     data = tmp_path / "database"
-    with embedded_postgres(data) as url, house(tmp_path, url) as there:
+    with embedded_postgres(data) as url, open_deployment(tmp_path, url) as there:
         old, young = (make_line(last_seen_at=(now() - timedelta(days=days)).isoformat()) for days in (6, 4))
         there.backend.import_(there.tenant.account, old, young)
         names = there.organisation("acme", 2)
@@ -201,14 +201,14 @@ def test_a_worker_without_its_database_waits_and_goes_on_and_stops_on_request(tm
         there.git.delay = 0
         with embedded_postgres(data):  # processes that use it keep it running
             pass
-        run = there.ended(scan_id, 40)
+        run = there.wait_for_end(scan_id, 40)
         assert (run["status"], run["findings_new"], run["coverage_gaps"]) == ("completed", 2, [])
         assert [found for found in there.recorded() if found[0] in names] == [(name, 1, 1) for name in names]
         assert worker.poll() is None, "it is the same worker"
         assert "database_unavailable" in there.log(worker)
         there.git.delay = SLOW
         there.start(TargetKind.REPOSITORY, there.repository("slow"))
-        until(lambda: there.asked("slow"), "the worker to be at it")
+        until(lambda: there.git_requests("slow"), "the worker to be at it")
         stop_database(data)
         began = time.monotonic()
         worker.terminate()
@@ -224,7 +224,7 @@ def stop_database(data: Path) -> None:
     until(lambda: not (data / "postgres/data/postmaster.pid").exists(), "the database to be gone")
 
 
-def pids_of(there: House) -> list[int]:
+def pids_of(there: Deployment) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         try:

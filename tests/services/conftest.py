@@ -1,4 +1,4 @@
-"""One pipeline for all tests of runs in a test process; each test has an account, and owners, of its own."""
+"""Share one pipeline among all tests of a process. Each test has its own account and owners."""
 
 from collections.abc import Iterator
 
@@ -16,13 +16,13 @@ __all__ = ["nobody_has_tried"]
 def _open_pipeline(
     database_url: str, keys: Keyring, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pipeline]:
-    with open_pipeline(database_url, keys, tmp_path_factory.mktemp("pipeline")) as made:
-        yield made
+    with open_pipeline(database_url, keys, tmp_path_factory.mktemp("pipeline")) as opened:
+        yield opened
 
 
 @pytest.fixture
 def pipeline(_open_pipeline: Pipeline) -> Iterator[Pipeline]:
-    """The hosts forget what was asked of them, and how they were told to fail."""
+    """Yield the shared pipeline; afterwards, reset the requests and faults of its hosts."""
     yield _open_pipeline
     hub, git = _open_pipeline.hub, _open_pipeline.git
     hub.faults.clear()
@@ -34,4 +34,5 @@ def pipeline(_open_pipeline: Pipeline) -> Iterator[Pipeline]:
 
 @pytest.fixture
 def account(pipeline: Pipeline) -> Account:
-    return pipeline.account()
+    """Return a new account."""
+    return pipeline.create_account()

@@ -21,8 +21,10 @@ KEY, OTHER = token("excerpt"), token("beside")
 def test_a_finding_in_git_has_the_lines_around_it_as_they_were_where_its_line_is_counted(
     pipeline: Pipeline, account: Account
 ) -> None:
-    owner = pipeline.owner()
-    shop = pipeline.hosted(f"{owner}/shop", {"a.py": f"one\ntwo\nkey = '{KEY}'\nother = '{OTHER}'\nlast\n"})
+    owner = pipeline.add_owner()
+    shop = pipeline.add_repository(
+        f"{owner}/shop", {"a.py": f"one\ntwo\nkey = '{KEY}'\nother = '{OTHER}'\nlast\n"}
+    )
     pipeline.scan(account, owner_spec(owner))
     shop.push({"a.py": f"quite\nelse\n\n\nkey = '{KEY}'\n"})
     pipeline.scan(account, owner_spec(owner))
@@ -37,12 +39,12 @@ def test_a_finding_in_git_has_the_lines_around_it_as_they_were_where_its_line_is
 
 
 def test_it_follows_the_finding_to_another_place(pipeline: Pipeline, account: Account) -> None:
-    owner = pipeline.owner()
-    shop = pipeline.hosted(f"{owner}/shop", {"a.py": f"old\n{KEY}\n"})
+    owner = pipeline.add_owner()
+    shop = pipeline.add_repository(f"{owner}/shop", {"a.py": f"old\n{KEY}\n"})
     pipeline.scan(account, owner_spec(owner))
     before = pipeline.finding(account)
     shop.repo.commit({"a.py": f"new\nhistory\n{KEY}\n"}, parents=[])
-    shop.pushed()
+    shop.update_api()
     pipeline.scan(account, owner_spec(owner))
     after = pipeline.finding(account)
     assert (after["id"], after["line_number"]) == (before["id"], 3)
@@ -50,8 +52,8 @@ def test_it_follows_the_finding_to_another_place(pipeline: Pipeline, account: Ac
 
 
 def test_one_of_where_it_stood_before_is_not_shown(pipeline: Pipeline, account: Account) -> None:
-    owner = pipeline.owner()
-    pipeline.hosted(f"{owner}/shop", {"a.py": KEY})
+    owner = pipeline.add_owner()
+    pipeline.add_repository(f"{owner}/shop", {"a.py": KEY})
     pipeline.scan(account, owner_spec(owner))
     id_ = pipeline.finding(account)["id"]
     assert pipeline.excerpt(account, id_) is not None
@@ -77,17 +79,17 @@ def test_a_site_and_a_folder_have_them_too(pipeline: Pipeline, account: Account,
 
 
 def test_where_no_credential_is_kept_no_line_is(pipeline: Pipeline, account: Account) -> None:
-    owner = pipeline.owner()
-    pipeline.hosted(f"{owner}/shop", {"a.py": KEY})
-    pipeline.scan(account, owner_spec(owner), replace(pipeline.tools, keep_secrets=False))
+    owner = pipeline.add_owner()
+    pipeline.add_repository(f"{owner}/shop", {"a.py": KEY})
+    pipeline.scan(account, owner_spec(owner), replace(pipeline.context, keep_secrets=False))
     found = pipeline.finding(account)
     assert (found["secret_box"], found["excerpt_box"]) == (None, None)
     assert pipeline.excerpt(account, found["id"]) is None
 
 
 def test_whoever_erases_the_credential_erases_its_lines(pipeline: Pipeline, account: Account) -> None:
-    owner = pipeline.owner()
-    pipeline.hosted(f"{owner}/shop", {"a.py": KEY})
+    owner = pipeline.add_owner()
+    pipeline.add_repository(f"{owner}/shop", {"a.py": KEY})
     pipeline.scan(account, owner_spec(owner))
     pipeline.sql(
         "UPDATE findings SET secret_box = secret_box, seen_count = 7 WHERE account_id = %s", account.id
@@ -98,7 +100,7 @@ def test_whoever_erases_the_credential_erases_its_lines(pipeline: Pipeline, acco
 
 
 def test_lines_open_as_such_and_for_their_own_finding_only(pipeline: Pipeline) -> None:
-    keys, id_ = pipeline.tools.keys, uuid4()
+    keys, id_ = pipeline.context.keys, uuid4()
     box = keys.seal_excerpt(Excerpt(3, ("ä", "b"), 1), 1, id_)
     assert keys.open_excerpt(box, 1, id_) == Excerpt(3, ("ä", "b"), 1)
     for account_id, finding_id in ((2, id_), (1, uuid4())):

@@ -1,4 +1,4 @@
-"""Commands that need no service, run in this process: a new one would spend its time on loading."""
+"""Run commands in this process, which is faster than a new process that must load everything."""
 
 import contextlib
 import io
@@ -16,17 +16,21 @@ from outcrop.cli import main
 
 @dataclass(frozen=True)
 class Ran:
+    """Exit code and output of a command."""
+
     code: int
     out: str
     err: str
 
     @property
     def json(self) -> Any:
+        """The output, parsed as JSON."""
         return json.loads(self.out)
 
 
 @contextlib.contextmanager
 def _inside(folder: Path) -> Iterator[None]:
+    """Change the working directory for the body."""
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -36,7 +40,7 @@ def _inside(folder: Path) -> Iterator[None]:
 
 
 def run(*arguments: str | Path, folder: Path, cache: Path, stdin: bytes = b"") -> Ran:
-    """Run a command in a folder, with a cache of its own."""
+    """Run `outcrop` with these arguments in a folder, with its own cache."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     patches = [
         mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(cache), "COLUMNS": "200", "TERM": "dumb"}),

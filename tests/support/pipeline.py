@@ -1,4 +1,4 @@
-"""Runs of an account in tests: the real pipeline over a real database, git's own server and a stand-in for GitHub's API."""
+"""Run the real pipeline on a real database, git's own server and a stand-in for the GitHub API."""
 
 import asyncio
 import os
@@ -46,22 +46,23 @@ GIST = "gist.git.example"
 
 
 def token(seed: object) -> str:
-    """Make up a token that is found and has a right checksum."""
+    """Return a GitHub token with a correct checksum, the same for the same seed."""
     return expand_template("ghp_{{base62 30}}{{crc32_base62}}", str(seed))
 
 
 class Repo:
-    """A repository as the git server serves it; commits are made without a working tree."""
+    """A bare repository that the git server serves; commits are written without a working tree."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.made = 0
+        self.commit_count = 0  # gives each commit its own date
         path.mkdir(parents=True)
         self.git("init", "--quiet", "--bare", "--initial-branch=main")
         self.git("config", "uploadpack.allowAnySHA1InWant", "true")  # as GitHub does
 
-    def git(self, *arguments: str, given: bytes = b"") -> str:
-        authored = FIRST_DAY + DAY * self.made
+    def git(self, *arguments: str, stdin: bytes = b"") -> str:
+        """Run git in the repository and return its output."""
+        authored = FIRST_DAY + DAY * self.commit_count
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": "/nonexistent",
@@ -75,7 +76,7 @@ class Repo:
             "GIT_COMMITTER_DATE": f"{authored} +0000",
         }
         ran = subprocess.run(
-            ["git", *arguments], cwd=self.path, env=environment, input=given, capture_output=True, check=False
+            ["git", *arguments], cwd=self.path, env=environment, input=stdin, capture_output=True, check=False
         )
         assert ran.returncode == 0, ran.stderr
         return os.fsdecode(ran.stdout).strip()
@@ -88,63 +89,71 @@ class Repo:
         parents: list[str] | None = None,
         message: str = "x",
     ) -> str:
-        """Put a tree of exactly these files on a branch, after its tip or after other commits; give the commit's id."""
+        """Commit exactly these files to a branch and return the commit's id.
+
+        `parents` are the commits before it, by default the tip of the branch; an empty list begins a new history.
+        """
         tip = self.tip(branch)
-        before = parents if parents is not None else [tip] if tip else []
-        self.made += 1
+        if parents is None:
+            parents = [tip] if tip else []
+        self.commit_count += 1
         ref = f"refs/heads/{branch}"
         stream = [
-            f"commit {ref}\ncommitter Ben <ben@example.org> {FIRST_DAY + DAY * self.made} +0000\n".encode()
+            f"commit {ref}\ncommitter Ben <ben@example.org> {FIRST_DAY + DAY * self.commit_count} +0000\n".encode()
         ]
         stream += [f"data {len(message.encode())}\n{message}\n".encode()]
         stream += [
-            f"{'merge' if number else 'from'} {parent}\n".encode() for number, parent in enumerate(before)
+            f"{'merge' if number else 'from'} {parent}\n".encode() for number, parent in enumerate(parents)
         ]
         stream += [b"deleteall\n"]
         for path, content in files.items():
             raw = content if isinstance(content, bytes) else content.encode()
             quoted = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
             stream += [f'M 100644 inline "{quoted}"\ndata {len(raw)}\n'.encode(), raw, b"\n"]
-        if not before:  # a new history: fast-import would go on from the branch's tip
+        if not parents:  # otherwise fast-import would continue from the branch's tip
             stream.insert(0, f"reset {ref}\n\n".encode())
-        self.git("fast-import", "--quiet", "--force", given=b"".join(stream))
+        self.git("fast-import", "--quiet", "--force", stdin=b"".join(stream))
         return self.tip(branch) or ""
 
     def tip(self, branch: str = "main") -> str | None:
+        """Return the newest commit of a branch; None if there is no such branch."""
         return self.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}") or None
 
-    def move(self, ref: str, to: str) -> None:
-        self.git("update-ref", ref, to)
+    def set_ref(self, ref: str, commit: str) -> None:
+        self.git("update-ref", ref, commit)
 
-    def delete(self, ref: str) -> None:
+    def delete_ref(self, ref: str) -> None:
         self.git("update-ref", "-d", ref)
 
-    def reached(self) -> list[str]:
-        """Give the commits that a ref reaches."""
+    def reachable_commits(self) -> list[str]:
+        """Return the commits that a ref reaches."""
         return self.git("rev-list", "--all").split()
 
 
 @dataclass
-class Hosted:
-    """A repository of the stand-in, with what the API tells about it."""
+class ServedRepository:
+    """A repository of the git server, with its entry in the GitHub API."""
 
     repo: Repo
     full_name: str
     hub: GitHubHost
     pushes: int = 0
 
-    def push(self, files: dict[str, str | bytes], **more: Any) -> str:
-        """Commit, and let the API know."""
-        made = self.repo.commit(files, **more)
-        self.pushed()
-        return made
+    def push(self, files: dict[str, str | bytes], **options: Any) -> str:
+        """Commit files and update the API; return the commit's id."""
+        commit = self.repo.commit(files, **options)
+        self.update_api()
+        return commit
 
-    def pushed(self, *, kept: bool = True) -> None:
-        """Let the API tell of a push. Commits that no ref reaches any more are still served, as GitHub does, unless not kept."""
+    def update_api(self, *, keep_commits: bool = True) -> None:
+        """Give the repository a new push time in the API.
+
+        With `keep_commits` the API still serves commits that no ref reaches, as GitHub does.
+        """
         self.pushes += 1
         self.hub.repos[self.full_name]["pushed_at"] = f"2026-01-01T00:00:{self.pushes:02}Z"
-        held = self.hub.commits[self.full_name] if kept else []
-        self.hub.commits[self.full_name] = list(dict.fromkeys([*held, *self.repo.reached()]))
+        old = self.hub.commits[self.full_name] if keep_commits else []
+        self.hub.commits[self.full_name] = list(dict.fromkeys([*old, *self.repo.reachable_commits()]))
 
     @property
     def id(self) -> int:
@@ -157,81 +166,88 @@ class Hosted:
 
 @dataclass
 class Pipeline:
-    """What the tests of runs work with."""
+    """The pipeline with its database, hosts and clients, and shortcuts for tests."""
 
     loop: asyncio.Runner
     url: str
-    tools: RunContext
+    context: RunContext
     git: GitHost
     hub: GitHubHost
     served: Path
     cache: Path
 
-    # --- what is looked at
+    # --- repositories to scan
 
-    def owner(self, **more: Any) -> str:
+    def add_owner(self, **fields: Any) -> str:
+        """Add an owner to the GitHub API and return its name."""
         name = f"acme-{secrets.token_hex(4)}"
-        self.hub.add_user(name, **more)
+        self.hub.add_user(name, **fields)
         return name
 
-    def hosted(self, full_name: str, files: dict[str, str | bytes] | None = None, **fields: Any) -> Hosted:
-        """Make a repository that the API tells of and the git server serves; no files: an empty one."""
+    def add_repository(
+        self, full_name: str, files: dict[str, str | bytes] | None = None, **fields: Any
+    ) -> ServedRepository:
+        """Add a repository to the API and the git server, with one commit of these files, or empty."""
         self.hub.add_repo(full_name, commits=(), **({"has_wiki": False} | fields))
-        made = Hosted(Repo(self.served / f"{full_name}.git"), full_name, self.hub)
+        repository = ServedRepository(Repo(self.served / f"{full_name}.git"), full_name, self.hub)
         if files is not None:
-            made.push(files)
-        return made
+            repository.push(files)
+        return repository
 
-    def gist(
-        self, login: str | None, files: dict[str, str | bytes], **more: Any
+    def add_gist(
+        self, login: str | None, files: dict[str, str | bytes], **fields: Any
     ) -> tuple[dict[str, Any], Repo]:
-        told = self.hub.add_gist(login, **more)
-        repo = Repo(self.served / "gist" / f"{told['id']}.git")
+        """Add a gist with these files; return its entry in the API and its repository."""
+        entry = self.hub.add_gist(login, **fields)
+        repo = Repo(self.served / "gist" / f"{entry['id']}.git")
         repo.commit(files)
-        return told, repo
+        return entry, repo
 
     # --- runs
 
-    def account(self) -> Account:
+    def create_account(self) -> Account:
+        """Create an account with a random name."""
         slug = f"p-{secrets.token_hex(6)}"
 
-        async def make() -> Account:
-            async with self.tools.pool.connection() as db, db.transaction():
+        async def create() -> Account:
+            async with self.context.pool.connection() as db, db.transaction():
                 return await accounts.create_account(
                     db, slug=slug, plan=Plan.GROWTH, email=f"{slug}@example.com", by="test", now=now()
                 )
 
-        return self.wait(make())
+        return self.wait(create())
 
-    def scan(self, account: Account, spec: TargetSpec, tools: RunContext | None = None) -> ScanRun:
-        """Run a target in the foreground, as `outcrop scan --account` does. No work is left behind."""
-        run = self.wait(run_in_foreground(tools or self.tools, account, spec, lambda _: None, by="a test"))
+    def scan(self, account: Account, spec: TargetSpec, context: RunContext | None = None) -> ScanRun:
+        """Run a scan of a target, as `outcrop scan --account` does, and check that it leaves no work folder."""
+        run = self.wait(
+            run_in_foreground(context or self.context, account, spec, lambda _: None, by="a test")
+        )
         assert run.finished_at is not None
-        self.assert_no_work_is_left()
+        self.assert_no_work_folder()
         return run
 
     def scan_with(self, account: Account, spec: TargetSpec, credential: str) -> ScanRun:
-        """Run a target that has a credential of its own, as a worker does."""
+        """Run a scan of a target with its own credential, as a worker does."""
         target = Target(uuid4(), spec, Schedule.OFF, now())
 
         async def add() -> None:
-            box = self.tools.keys.seal(Secret(credential), account.id, target.id)
-            async with self.tools.pool.connection() as db, db.transaction():
+            box = self.context.keys.seal(Secret(credential), account.id, target.id)
+            async with self.context.pool.connection() as db, db.transaction():
                 await targets.insert(db, account.id, target, box)
 
         self.wait(add())
-        run_id, names = self.planned(account, spec, target_id=target.id)
+        run_id, names = self.plan(account, spec, target_id=target.id)
         for name in names:
-            self.look(account, run_id, name)
-        return self.told(account, run_id)
+            self.scan_source(account, run_id, name)
+        return self.get_run(account, run_id)
 
-    def planned(
+    def plan(
         self, account: Account, spec: TargetSpec, target_id: UUID | None = None
     ) -> tuple[UUID, list[str]]:
-        """Make a run and plan it; give its id and the names of its sources."""
+        """Create a run and plan it; return its id and the names of its sources."""
 
         async def plan() -> tuple[UUID, list[str]]:
-            async with self.tools.pool.connection() as db, db.transaction():
+            async with self.context.pool.connection() as db, db.transaction():
                 run = await start_run(
                     db,
                     account.id,
@@ -242,16 +258,19 @@ class Pipeline:
                     by="a test",
                     foreground=1,
                 )
-            return run.id, await plan_run(self.tools, account.id, run.id, deferred=False)
+            return run.id, await plan_run(self.context, account.id, run.id, deferred=False)
 
         return self.wait(plan())
 
-    def look(self, account: Account, run_id: UUID, source: str) -> None:
-        self.wait(scan_source(self.tools, account.id, run_id, source))
+    def scan_source(self, account: Account, run_id: UUID, source: str) -> None:
+        """Scan one source of a planned run."""
+        self.wait(scan_source(self.context, account.id, run_id, source))
 
-    def told(self, account: Account, run_id: UUID) -> ScanRun:
+    def get_run(self, account: Account, run_id: UUID) -> ScanRun:
+        """Return a run as it is stored."""
+
         async def select() -> ScanRun:
-            async with self.tools.pool.connection() as db:
+            async with self.context.pool.connection() as db:
                 run = await scans.select(db, account.id, run_id)
             assert run is not None
             return run
@@ -262,26 +281,29 @@ class Pipeline:
         return self.loop.run(work)
 
     @contextmanager
-    def rules(self, text: str) -> Iterator[RunContext]:
-        """Give tools that know these rules and no others; the child processes find them in the cache."""
+    def open_rules(self, text: str) -> Iterator[RunContext]:
+        """Open a context with these rules only; the child processes load them from the cache."""
         ruleset = compile_ruleset(parse_rule_file(text, "own.toml"), secrets.token_hex(16))
         save_ruleset(self.cache, ruleset)
         stack = AsyncExitStack()
-        crew = self.wait(_entered(stack, open_process_pool(1, [], ruleset, self.tools.egress, self.cache)))
+        process_pool = self.wait(
+            _enter(stack, open_process_pool(1, [], ruleset, self.context.egress, self.cache))
+        )
         try:
-            yield replace(self.tools, ruleset=ruleset, process_pool=crew)
+            yield replace(self.context, ruleset=ruleset, process_pool=process_pool)
         finally:
             self.wait(stack.aclose())
 
-    # --- what came of it
+    # --- results
 
     def sql(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a query on the database and return its rows."""
         with psycopg.connect(self.url, autocommit=True) as db:
             cursor = db.execute(query.encode(), values)
             return cursor.fetchall() if cursor.description else []
 
     def findings(self, account: Account) -> list[dict[str, Any]]:
-        """Give the findings of an account as they stand in the database, by path."""
+        """Return the findings of an account as database rows, ordered by path."""
         with psycopg.connect(self.url, autocommit=True) as db:
             cursor = db.execute(
                 "SELECT * FROM findings WHERE account_id = %s ORDER BY file_path, matched_text, id",
@@ -291,46 +313,49 @@ class Pipeline:
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def finding(self, account: Account) -> dict[str, Any]:
-        """Give the one finding of an account."""
-        (found,) = self.findings(account)
-        return found
+        """Return the only finding of an account."""
+        (finding,) = self.findings(account)
+        return finding
 
     def excerpt(self, account: Account, id_: UUID) -> Excerpt | None:
-        """Give the lines around a finding, as they are shown."""
+        """Return the excerpt of a finding as users see it."""
 
         async def read() -> Excerpt | None:
-            async with self.tools.pool.connection() as db:
-                return await findings.get_excerpt(db, self.tools.keys, account.id, id_)
+            async with self.context.pool.connection() as db:
+                return await findings.get_excerpt(db, self.context.keys, account.id, id_)
 
         return self.wait(read())
 
     def events(self, account: Account) -> list[tuple[str, UUID]]:
-        """Give the events that wait to be sent, in no order."""
+        """Return the waiting events as event type and finding id, ordered by type."""
         return self.sql(
             "SELECT event, finding_id FROM outbox WHERE account_id = %s ORDER BY event", account.id
         )  # type: ignore[return-value]
 
     def blobs(self, account: Account) -> set[bytes]:
+        """Return the ids of all blobs that hold a finding of the account."""
         return {
             blob for (blob,) in self.sql("SELECT blob FROM occurrences WHERE account_id = %s", account.id)
         }
 
-    def assert_no_work_is_left(self) -> None:
+    def assert_no_work_folder(self) -> None:
+        """Check that no scan has left a work folder."""
         assert list((self.cache / "work").glob("scan-*")) == []
 
 
-async def _entered(stack: AsyncExitStack, context: Any) -> Any:
+async def _enter(stack: AsyncExitStack, context: Any) -> Any:
     return await stack.enter_async_context(context)
 
 
 def owner_spec(owner: str, *include: str, exclude: tuple[str, ...] = (), **options: bool) -> TargetSpec:
+    """Return the target of all repositories of an owner."""
     return TargetSpec(
         TargetKind.OWNER, f"github:{owner}", include, exclude, OPTIONS[TargetKind.OWNER] | options
     )
 
 
 def repository_spec(full_name: str, *include: str, exclude: tuple[str, ...] = ()) -> TargetSpec:
-    """Name a repository of the stand-in."""
+    """Return the target of a repository on the GitHub stand-in."""
     return TargetSpec(
         TargetKind.REPOSITORY,
         f"https://{NAME}/{full_name}",
@@ -341,41 +366,40 @@ def repository_spec(full_name: str, *include: str, exclude: tuple[str, ...] = ()
 
 
 def plain_spec(name: str, *include: str, exclude: tuple[str, ...] = ()) -> TargetSpec:
-    """Name a repository of a host without an API."""
+    """Return the target of a repository on a host without an API."""
     return TargetSpec(TargetKind.REPOSITORY, f"https://git.example/{name}.git", include, exclude)
 
 
 @contextmanager
 def open_pipeline(url: str, keys: Keyring, folder: Path) -> Iterator[Pipeline]:
-    """Open everything once for many tests: two child processes, which find the rules compiled."""
+    """Open the pipeline for many tests, with two child processes that load compiled rules."""
     cache = cached_in(folder / "cache") / "outcrop"
     served = folder / "served"
     served.mkdir()
     with git_host(served, folder) as git, github_host(folder, limit=10**9) as hub, asyncio.Runner() as loop:
         stack = AsyncExitStack()
         egress = merge_egress(folder, git.egress, hub.egress)
-        tools = loop.run(_tools(stack, url, keys, egress, hub.base_url, cache))
+        context = loop.run(_open_context(stack, url, keys, egress, hub.base_url, cache))
         try:
-            yield Pipeline(loop, url, tools, git, hub, served, cache)
+            yield Pipeline(loop, url, context, git, hub, served, cache)
         finally:
             loop.run(stack.aclose())
 
 
-def _tools(
+async def _open_context(
     stack: AsyncExitStack, url: str, keys: Keyring, egress: Egress, github_url: str, cache: Path
-) -> Coroutine[Any, Any, RunContext]:
-    async def make() -> RunContext:
-        return RunContext(
-            pool=await stack.enter_async_context(database.open_pool(url, size=8, statement_timeout=30)),
-            keys=keys,
-            ruleset=ruleset(),
-            process_pool=await stack.enter_async_context(open_process_pool(2, [], ruleset(), egress, cache)),
-            http=(http := await stack.enter_async_context(open_http(egress))),
-            validator=Validator(http, ValidationMode.OFF),
-            egress=egress,
-            github_url=github_url,
-            jobs=2,
-            work=cache,
-        )
-
-    return make()
+) -> RunContext:
+    """Open the clients of a run; `stack` closes them."""
+    http = await stack.enter_async_context(open_http(egress))
+    return RunContext(
+        pool=await stack.enter_async_context(database.open_pool(url, size=8, statement_timeout=30)),
+        keys=keys,
+        ruleset=ruleset(),
+        process_pool=await stack.enter_async_context(open_process_pool(2, [], ruleset(), egress, cache)),
+        http=http,
+        validator=Validator(http, ValidationMode.OFF),
+        egress=egress,
+        github_url=github_url,
+        jobs=2,
+        work=cache,
+    )

@@ -1,7 +1,7 @@
-"""What SARIF 2.1.0 requires of the parts that we write, and no properties that it does not know.
+"""A JSON schema for the parts of SARIF 2.1.0 that we write. It allows no other properties.
 
-Written by hand: none of sarif-tools, sarif-om, sarif-pydantic and check-jsonschema carries the schema of OASIS, whose licence is not
-plainly one for copies. It is stricter than that schema, since it knows only what we write.
+Written by hand: none of sarif-tools, sarif-om, sarif-pydantic and check-jsonschema includes the schema of
+OASIS, and its licence does not clearly allow copies. Ours is stricter, since it knows only what we write.
 """
 
 from typing import Any
@@ -10,6 +10,7 @@ import jsonschema_rs
 
 
 def closed(required: list[str], **properties: Any) -> dict[str, Any]:
+    """Return the schema of an object with exactly these properties."""
     return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}
 
 

@@ -51,8 +51,8 @@ class SiteRuns:
     def scan(self, spec: TargetSpec | None = None, *, credential: str | None = None) -> ScanRun:
         """Run a site target to its end, and check that no work folder is left."""
         run_id = self.wait(self.run(spec or site_spec(), credential=credential))
-        self.pipeline.assert_no_work_is_left()
-        return self.pipeline.told(self.account, run_id)
+        self.pipeline.assert_no_work_folder()
+        return self.pipeline.get_run(self.account, run_id)
 
     async def run(
         self, spec: TargetSpec, tools: RunContext | None = None, *, credential: str | None = None
@@ -66,7 +66,7 @@ class SiteRuns:
 
     async def plan(self, spec: TargetSpec, target_id: UUID | None = None) -> tuple[UUID, list[str]]:
         """Plan a run; return its id and its sources."""
-        tools = self.pipeline.tools
+        tools = self.pipeline.context
         async with tools.pool.connection() as db, db.transaction():
             run = await start_run(
                 db,
@@ -85,7 +85,7 @@ class SiteRuns:
         egress = self.egress or self.host.egress
         async with open_http(egress) as http:
             await scan_source(
-                replace(tools or self.pipeline.tools, http=http, egress=egress),
+                replace(tools or self.pipeline.context, http=http, egress=egress),
                 self.account.id,
                 run_id,
                 source,
@@ -95,8 +95,8 @@ class SiteRuns:
         """Return the id of the target with this credential; create it on first use."""
         if credential not in self._targets:
             target = Target(uuid4(), spec, Schedule.OFF, now())
-            box = self.pipeline.tools.keys.seal(Secret(credential), self.account.id, target.id)
-            async with self.pipeline.tools.pool.connection() as db, db.transaction():
+            box = self.pipeline.context.keys.seal(Secret(credential), self.account.id, target.id)
+            async with self.pipeline.context.pool.connection() as db, db.transaction():
                 await targets.insert(db, self.account.id, target, box)
             self._targets[credential] = target.id
         return self._targets[credential]

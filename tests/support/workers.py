@@ -1,4 +1,4 @@
-"""Commands and workers as processes of their own, on a database, a git host and a GitHub that are theirs alone."""
+"""Run commands and workers as processes, with their own database, git host and GitHub API."""
 
 import asyncio
 import json
@@ -37,19 +37,19 @@ SECRET_KEY = "a key for the tests only, no secret"
 ENDED = {"completed", "failed"}
 
 
-def until(look: Callable[[], T | None], what: str, seconds: float = 45) -> T:
-    """Wait until something is there, and give it."""
+def until(probe: Callable[[], T | None], what: str, seconds: float = 45) -> T:
+    """Call `probe` until it returns something, and return that; `what` names it in the error message."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if found := look():
+        if found := probe():
             return found
         time.sleep(0.1)
     raise AssertionError(f"waited {seconds} s for {what}")
 
 
 @dataclass
-class House:
-    """One account on a database of its own, the hosts that it has us look at, and the commands that do."""
+class Deployment:
+    """An account on its own database, the hosts that it scans, and the processes that scan them."""
 
     folder: Path
     environment: dict[str, str]
@@ -57,32 +57,30 @@ class House:
     tenant: Tenant
     git: GitHost
     github: GitHubHost
-    hanging: list[socket.socket] = field(
-        default_factory=list
-    )  # connections to https://hang.example, which never answers
+    hanging: list[socket.socket] = field(default_factory=list)  # open connections to hang.example
     started: list["subprocess.Popen[str]"] = field(default_factory=list)
 
-    # --- what there is to find
+    # --- repositories to scan
 
     def repository(self, name: str, *, seed: str | None = None) -> str:
-        """Make a repository that holds one token; give its address."""
+        """Create a repository with one token and return its address."""
         path = self.folder / "repositories" / f"{name}.git"
         path.parent.mkdir(parents=True, exist_ok=True)
-        for arguments, given in (
+        for arguments, stdin in (
             (["init", "--quiet", "--bare", str(path)], ""),
             (["fast-import", "--quiet"], history(seed or name)),
         ):
             subprocess.run(
                 ["git", *arguments],
                 env=ENV | {"GIT_DIR": str(path)},
-                input=given.encode(),
+                input=stdin.encode(),
                 check=True,
                 capture_output=True,
             )
         return f"https://git.example/{name}.git"
 
     def organisation(self, login: str, count: int) -> list[str]:
-        """Make an organisation with so many repositories; give their names."""
+        """Create an organisation with `count` repositories; return their names."""
         self.github.add_user(login, organisation=True)
         names = [f"{login}/r{number}" for number in range(count)]
         for name in names:
@@ -90,8 +88,8 @@ class House:
             self.github.add_repo(name, has_wiki=False)
         return names
 
-    def asked(self, name: str = "") -> list[str]:
-        """What was asked of the git host about a repository, in order: `refs` or `pack`."""
+    def git_requests(self, name: str = "") -> list[str]:
+        """Return the requests to the git host for a repository, in order: `refs` or `pack`."""
         return [
             "refs" if "info/refs" in path else "pack"
             for path, _, _ in list(self.git.requests)
@@ -101,7 +99,7 @@ class House:
     # --- runs
 
     def start(self, kind: TargetKind, name: str) -> str:
-        """Start a run as `outcrop target run` does; give its id."""
+        """Start a run as `outcrop target run` does; return its id."""
         spec = TargetSpec(kind, name, options=dict(OPTIONS[kind]))
         account = self.tenant.account.id
         run = self.backend.run(
@@ -112,19 +110,21 @@ class House:
         return str(run.id)
 
     def run(self, scan_id: str) -> dict[str, Any]:
+        """Return a run as the API shows it."""
         found: dict[str, Any] = self.tenant.get(f"/scans/{scan_id}").raise_for_status().json()["data"]
         return found
 
     def status(self, scan_id: str) -> str:
         return str(self.run(scan_id)["status"])
 
-    def ended(self, scan_id: str, seconds: float = 30) -> dict[str, Any]:
-        """Wait for the end of a run, and give it."""
+    def wait_for_end(self, scan_id: str, seconds: float = 30) -> dict[str, Any]:
+        """Wait for the end of a run, and return the run."""
         return until(
             lambda: run if (run := self.run(scan_id))["status"] in ENDED else None, "the run to end", seconds
         )
 
-    def becomes(self, scan_id: str, status: str, seconds: float = 20) -> dict[str, Any]:
+    def wait_for_status(self, scan_id: str, status: str, seconds: float = 20) -> dict[str, Any]:
+        """Wait until a run has a status, and return the run."""
         return until(
             lambda: run if (run := self.run(scan_id))["status"] == status else None,
             f"the run to be {status}",
@@ -132,7 +132,7 @@ class House:
         )
 
     def sources(self, scan_id: str) -> dict[str, tuple[str, int, str | None]]:
-        """The sources of a run, with their state, how often each was tried, and why it failed; the plan is none."""
+        """Return status, attempts and error of each source of a run, without the plan."""
         rows = self.backend.sql(
             "SELECT source, status, tries, error FROM scan_sources WHERE scan_id = %s AND source <> 'plan'",
             UUID(scan_id),
@@ -140,10 +140,11 @@ class House:
         return {source: (status, tries, error) for source, status, tries, error in rows}
 
     def jobs(self) -> int:
+        """Return the number of queued and running jobs."""
         return int(self.backend.sql("SELECT count(*) FROM procrastinate_jobs")[0][0])
 
     def recorded(self) -> list[tuple[str, int, int]]:
-        """Every finding of the account: where it is, how often it was seen, how many events announced it."""
+        """Return place, seen count and number of `finding.new` events of each finding of the account."""
         rows = self.backend.sql(
             """SELECT coalesce(repo_full_name, source), seen_count,
                       (SELECT count(*) FROM outbox o WHERE o.finding_id = f.id AND o.event = 'finding.new')
@@ -152,25 +153,25 @@ class House:
         )
         return [(str(name), seen, events) for name, seen, events in rows]
 
-    def sweep(self) -> int:
-        """Look for workers that have died, as every worker does now and then; give how many jobs they left."""
+    def requeue_stalled_jobs(self) -> int:
+        """Put the jobs of dead workers back into the queue, as every worker does; return how many."""
 
         async def work(db: Connection) -> int:
-            left = await jobs.requeue_stalled(db, DEAD_AFTER)
-            for arguments in left:
+            stalled = await jobs.requeue_stalled(db, DEAD_AFTER)
+            for arguments in stalled:
                 await scans.mark_interrupted(db, arguments["account_id"], UUID(arguments["scan_id"]))
-            return len(left)
+            return len(stalled)
 
         return self.backend.run(work)
 
     # --- processes
 
-    def popen(self, *arguments: str, **more: str) -> "subprocess.Popen[str]":
-        """Start a command, with a process group of its own."""
+    def popen(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+        """Start a command in its own process group, with additional environment variables."""
         with (self.folder / f"log-{len(self.started)}").open("w") as log:
             process = subprocess.Popen(
                 [COMMAND, *arguments],
-                env=self.environment | more,
+                env=self.environment | environment,
                 cwd=self.folder,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -181,12 +182,13 @@ class House:
         return process
 
     def worker(
-        self, *, jobs: int = 1, dead_after: float = DEAD_AFTER, **more: str
+        self, *, jobs: int = 1, dead_after: float = DEAD_AFTER, **environment: str
     ) -> "subprocess.Popen[str]":
-        return self.popen("worker", "--jobs", str(jobs), "--dead-after", str(dead_after), **more)
+        """Start a worker."""
+        return self.popen("worker", "--jobs", str(jobs), "--dead-after", str(dead_after), **environment)
 
     def outcrop(self, *arguments: str) -> Any:
-        """Run a command that prints JSON."""
+        """Run a command with `--json` and return the parsed output."""
         done = subprocess.run(
             [COMMAND, *arguments, "--json"],
             env=self.environment,
@@ -199,23 +201,29 @@ class House:
         return json.loads(done.stdout)
 
     def log(self, process: "subprocess.Popen[str]") -> str:
+        """Return what a started process has written to standard error."""
         return (self.folder / f"log-{self.started.index(process)}").read_text()
 
     def processes(self) -> list[str]:
-        """Every process that one of the commands has started and that still lives: git has our folder as its own."""
+        """Return the command lines of all living processes of this deployment, also git's.
+
+        They have its folder in their environment, or as their working directory.
+        """
         found = []
         for entry in Path("/proc").iterdir():
             with suppress(OSError):
                 if entry.name.isdigit() and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                    ours = str(self.folder).encode() in (entry / "environ").read_bytes()
-                    if ours or (entry / "cwd").readlink().is_relative_to(self.folder):
+                    is_own = str(self.folder).encode() in (entry / "environ").read_bytes()
+                    if is_own or (entry / "cwd").readlink().is_relative_to(self.folder):
                         found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
         return found
 
     def work_folders(self) -> list[Path]:
+        """Return the temporary folders of running scans."""
         return list((self.folder / "cache/outcrop/work").glob("*"))
 
     def stop_all(self) -> None:
+        """Kill all started processes and their process groups."""
         for process in self.started:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -223,17 +231,19 @@ class House:
 
 
 def history(seed: str) -> str:
+    """Return a fast-import stream with one commit of a file that contains a token."""
     text = f"token = {github_token(seed)}\n"
-    who = f"Ada <ada@example.org> {1_700_000_000} +0000"
+    author = f"Ada <ada@example.org> {1_700_000_000} +0000"
     return (
-        f"commit refs/heads/main\ncommitter {who}\ndata 5\nfirst\nM 100644 inline settings.py\ndata {len(text)}\n{text}\n"
+        f"commit refs/heads/main\ncommitter {author}\ndata 5\nfirst\n"
+        f"M 100644 inline settings.py\ndata {len(text)}\n{text}\n"
         "reset HEAD\nfrom refs/heads/main\n\n"
     )
 
 
 @contextmanager
-def house(folder: Path, url: str) -> Iterator[House]:
-    """A house on an empty database; whatever its commands started is gone afterwards."""
+def open_deployment(folder: Path, url: str) -> Iterator[Deployment]:
+    """Open a deployment on an empty database; at the end, kill all processes that it has started."""
     settings = Settings(_env_file=None, database_url=url, data_dir=folder, secret_key=SECRET_KEY)
     with ExitStack() as stack:
         (folder / "repositories").mkdir()
@@ -252,30 +262,33 @@ def house(folder: Path, url: str) -> Iterator[House]:
             "OUTCROP_DATA_DIR": str(folder / "data"),
             "OUTCROP_LOG_FORMAT": "json",
             "OUTCROP_EGRESS_ALLOW": "127.0.0.0/8",
-            "OUTCROP_EGRESS_CONNECT_TO": f"git.example:443=127.0.0.1:{git.port},api.git.example:443=127.0.0.1:{github.port},"
+            "OUTCROP_EGRESS_CONNECT_TO": f"git.example:443=127.0.0.1:{git.port},"
+            f"api.git.example:443=127.0.0.1:{github.port},"
             f"hang.example:443=127.0.0.1:{silent.getsockname()[1]}",
             "OUTCROP_EGRESS_CA_FILE": str(egress.ca_file),
             "OUTCROP_GITHUB_API_URL": github.base_url,
             "XDG_CACHE_HOME": str(cached_in(folder / "cache")),
         }
-        made = House(folder, environment, backend, backend.tenant(slug="acme"), git, github)
-        threading.Thread(target=hang, args=(silent, made.hanging), daemon=True).start()
+        deployment = Deployment(folder, environment, backend, backend.tenant(slug="acme"), git, github)
+        threading.Thread(target=hang, args=(silent, deployment.hanging), daemon=True).start()
         try:
-            yield made
+            yield deployment
         finally:
-            made.stop_all()
+            deployment.stop_all()
             silent.shutdown(socket.SHUT_RDWR)
-            for connection in made.hanging:
+            for connection in deployment.hanging:
                 connection.close()
 
 
-def hang(silent: socket.socket, taken: list[socket.socket]) -> None:
+def hang(silent: socket.socket, connections: list[socket.socket]) -> None:
+    """Accept connections and never answer."""
     with suppress(OSError):  # closed at the end
         while True:
-            taken.append(silent.accept()[0])
+            connections.append(silent.accept()[0])
 
 
 def new_database(cluster: str, name: str) -> str:
+    """Create an empty database and return its URL."""
     with psycopg.connect(cluster, autocommit=True) as db:
         db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         db.execute(f"CREATE DATABASE {name}")

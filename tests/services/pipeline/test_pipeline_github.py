@@ -22,9 +22,9 @@ from tests.support.github_host import Fault, error, secondary_limit
 from tests.support.pipeline import (
     GIST,
     NAME,
-    Hosted,
     Pipeline,
     Repo,
+    ServedRepository,
     owner_spec,
     plain_spec,
     repository_spec,
@@ -47,10 +47,12 @@ def told(run: ScanRun, words: str) -> bool:
 
 def one_repository(
     pipeline: Pipeline, files: dict[str, str | bytes] | None = None
-) -> tuple[TargetSpec, Hosted]:
+) -> tuple[TargetSpec, ServedRepository]:
     """Make an owner with one repository, and the target that is the owner."""
-    owner = pipeline.owner()
-    return owner_spec(owner), pipeline.hosted(f"{owner}/shop", files or {"a.txt": f"x\nkey {token(1)}\n"})
+    owner = pipeline.add_owner()
+    return owner_spec(owner), pipeline.add_repository(
+        f"{owner}/shop", files or {"a.txt": f"x\nkey {token(1)}\n"}
+    )
 
 
 # --- what an owner consists of
@@ -59,7 +61,7 @@ def one_repository(
 def test_each_repository_of_an_owner_is_looked_at_but_forks_and_what_is_not_wanted(
     pipeline: Pipeline, account: Account
 ) -> None:
-    owner = pipeline.owner()
+    owner = pipeline.add_owner()
     for name, fields in {
         "shop": {},
         "copy": {"fork": True},
@@ -67,8 +69,8 @@ def test_each_repository_of_an_owner_is_looked_at_but_forks_and_what_is_not_want
         "off-1": {},
         "on-2": {},
     }.items():
-        pipeline.hosted(f"{owner}/{name}", {"a.txt": token(name)}, **fields)
-    pipeline.hosted(f"{owner}/empty", size=0, pushed_at=None)
+        pipeline.add_repository(f"{owner}/{name}", {"a.txt": token(name)}, **fields)
+    pipeline.add_repository(f"{owner}/empty", size=0, pushed_at=None)
     run = pipeline.scan(account, owner_spec(owner, exclude=("OFF-*",)))
     assert paths(pipeline, account) == sorted(f"{owner}/{name}:a.txt" for name in ("shop", "old", "on-2"))
     assert (run.status, run.coverage_gaps, run.progress["targets"], run.findings_new) == (
@@ -77,7 +79,7 @@ def test_each_repository_of_an_owner_is_looked_at_but_forks_and_what_is_not_want
         3,
         3,
     )
-    other = pipeline.account()
+    other = pipeline.create_account()
     pipeline.scan(other, owner_spec(owner, f"{owner}/*o*", forks=True, archived=False))
     assert paths(pipeline, other) == sorted(
         f"{owner}/{name}:a.txt" for name in ("shop", "copy", "off-1", "on-2")
@@ -87,12 +89,12 @@ def test_each_repository_of_an_owner_is_looked_at_but_forks_and_what_is_not_want
 def test_a_private_repository_is_looked_at_with_the_targets_own_credential_only(
     pipeline: Pipeline, account: Account
 ) -> None:
-    owner = pipeline.owner(organisation=True, members=("jo",))
+    owner = pipeline.add_owner(organisation=True, members=("jo",))
     pipeline.hub.add_user("jo")
     pipeline.hub.tokens["tok-jo"] = "jo"
-    pipeline.hosted(f"{owner}/open", {"a.txt": token("open")})
-    hidden = pipeline.hosted(f"{owner}/hidden", {"a.txt": token("hidden")}, visibility="private")
-    operator = replace(pipeline.tools, github_token=Secret("tok-jo"))
+    pipeline.add_repository(f"{owner}/open", {"a.txt": token("open")})
+    hidden = pipeline.add_repository(f"{owner}/hidden", {"a.txt": token("hidden")}, visibility="private")
+    operator = replace(pipeline.context, github_token=Secret("tok-jo"))
     run = pipeline.scan(account, owner_spec(owner), operator)
     assert paths(pipeline, account) == [f"{owner}/open:a.txt"]
     assert told(run, f"{owner}/hidden: is not public")
@@ -114,11 +116,11 @@ def basic(text: str) -> str:
 def test_the_secret_gists_of_the_operators_own_login_are_not_an_accounts(
     pipeline: Pipeline, account: Account
 ) -> None:
-    owner = pipeline.owner()
+    owner = pipeline.add_owner()
     pipeline.hub.tokens["tok-operator"] = owner
-    gist, _ = pipeline.gist(owner, {"a.txt": token("secret gist")}, public=False)
-    pipeline.gist(owner, {"a.txt": token("open gist")})
-    operator = replace(pipeline.tools, github_token=Secret("tok-operator"))
+    gist, _ = pipeline.add_gist(owner, {"a.txt": token("secret gist")}, public=False)
+    pipeline.add_gist(owner, {"a.txt": token("open gist")})
+    operator = replace(pipeline.context, github_token=Secret("tok-operator"))
     run = pipeline.scan(account, owner_spec(owner, gists=True), operator)
     assert len(pipeline.findings(account)) == 1
     assert told(run, "a credential of its own")
@@ -130,8 +132,8 @@ def test_the_secret_gists_of_the_operators_own_login_are_not_an_accounts(
 def test_a_wiki_that_was_never_written_is_no_gap_and_one_that_was_is_looked_at(
     pipeline: Pipeline, account: Account
 ) -> None:
-    owner = pipeline.owner()
-    pipeline.hosted(f"{owner}/shop", {"a.txt": "x"}, has_wiki=True)
+    owner = pipeline.add_owner()
+    pipeline.add_repository(f"{owner}/shop", {"a.txt": "x"}, has_wiki=True)
     run = pipeline.scan(account, owner_spec(owner))
     assert (run.status, run.coverage_gaps) == (ScanStatus.COMPLETED, ())
     wiki = Repo(pipeline.served / f"{owner}/shop.wiki.git")
@@ -158,8 +160,8 @@ def token_of(pipeline: Pipeline, login: str) -> str:
 
 
 def test_gists_of_an_owner_and_a_single_one(pipeline: Pipeline, account: Account) -> None:
-    owner = pipeline.owner()
-    gist, repo = pipeline.gist(owner, {"a.txt": f"\n\n{token('gist')}"})
+    owner = pipeline.add_owner()
+    gist, repo = pipeline.add_gist(owner, {"a.txt": f"\n\n{token('gist')}"})
     pipeline.scan(account, owner_spec(owner))
     assert pipeline.findings(account) == []
     pipeline.scan(account, owner_spec(owner, gists=True))
@@ -251,7 +253,7 @@ def test_no_raw_credential_stands_anywhere_in_the_database(pipeline: Pipeline, a
     shop.push({"b.txt": "x"})
     pipeline.scan(account, spec)
     shop.push({"c.txt": "x"}, parents=[])
-    shop.pushed(kept=False)
+    shop.update_api(keep_commits=False)
     run = pipeline.scan(account, spec)
     assert run.findings_resolved == 4
     for raw in (named, inside, boxed, packed):
@@ -296,7 +298,7 @@ def test_a_line_that_allows_itself_is_recorded_and_says_so_and_an_ignore_file_hi
 # --- other kinds of target
 
 
-def commit_spec(hosted: Hosted, sha: str | None = None) -> TargetSpec:
+def commit_spec(hosted: ServedRepository, sha: str | None = None) -> TargetSpec:
     return TargetSpec(
         TargetKind.COMMIT, f"https://{NAME}/{hosted.full_name}/commit/{sha or hosted.repo.tip()}"
     )
@@ -335,7 +337,7 @@ def test_a_commit_looked_at_after_its_repository_takes_nothing_from_its_findings
 def test_a_plain_repository_is_asked_for_its_refs_and_cloned_when_they_moved(
     pipeline: Pipeline, account: Account
 ) -> None:
-    name = f"plain-{pipeline.owner()}/shop"
+    name = f"plain-{pipeline.add_owner()}/shop"
     repo = Repo(pipeline.served / f"{name}.git")
     repo.commit({"a.txt": token(1)})
     pipeline.scan(account, plain_spec(name))
@@ -361,7 +363,7 @@ def test_a_plain_repository_is_asked_for_its_refs_and_cloned_when_they_moved(
 
 
 def test_a_plain_repository_is_cloned_with_the_targets_login(pipeline: Pipeline, account: Account) -> None:
-    name = f"plain-{pipeline.owner()}/shop"
+    name = f"plain-{pipeline.add_owner()}/shop"
     Repo(pipeline.served / f"{name}.git").commit({"a.txt": token(1)})
     pipeline.scan_with(account, plain_spec(name), "jo:p4ss:word")
     assert {auth for path, _, auth in pipeline.git.requests if name in path} == {basic("jo:p4ss:word")}
@@ -400,7 +402,7 @@ def test_a_folder_and_a_repository_on_this_machine(
 def test_a_clone_on_this_machine_resolves_nothing_of_where_it_came_from(
     pipeline: Pipeline, account: Account, tmp_path: Path
 ) -> None:
-    name = f"plain-{pipeline.owner()}/shop"
+    name = f"plain-{pipeline.add_owner()}/shop"
     served = Repo(pipeline.served / f"{name}.git")
     served.commit({"a.txt": token(1)})
     local = Repo(tmp_path / "clone")
@@ -431,9 +433,9 @@ def test_a_folder_that_is_gone_resolves_nothing(pipeline: Pipeline, account: Acc
 def test_a_token_that_is_revoked_while_repositories_are_listed_leaves_what_was_listed(
     pipeline: Pipeline, account: Account
 ) -> None:
-    owner = pipeline.owner()
-    pipeline.hosted(f"{owner}/a", {"a.txt": token(1)})
-    pipeline.gist(owner, {"b.txt": token(2)})
+    owner = pipeline.add_owner()
+    pipeline.add_repository(f"{owner}/a", {"a.txt": token(1)})
+    pipeline.add_gist(owner, {"b.txt": token(2)})
     pipeline.hub.tokens["tok-short"] = owner
     pipeline.hub.lifetimes["tok-short"] = 3  # the owner, who the token is, its repositories; not its gists
     run = pipeline.scan_with(account, owner_spec(owner, gists=True), "tok-short")
@@ -486,7 +488,7 @@ def test_a_run_of_which_no_source_could_be_read_has_failed(pipeline: Pipeline, a
     assert "cannot be cloned" in (run.error or "")
     assert told(run, shop.full_name)
     owner = shop.full_name.partition("/")[0]
-    pipeline.hosted(f"{owner}/other", {"a.txt": token(2)})
+    pipeline.add_repository(f"{owner}/other", {"a.txt": token(2)})
     run = pipeline.scan(account, spec)
     assert (run.status, run.error, run.findings_new) == (ScanStatus.COMPLETED, None, 1)
     assert told(run, shop.full_name)
@@ -498,7 +500,7 @@ def test_limits_of_the_host_are_waited_for_and_told(pipeline: Pipeline, account:
     waits: list[str] = []
     run = pipeline.wait(
         run_in_foreground(
-            pipeline.tools, account, spec, lambda current: waits.append(current.waiting or ""), by="a test"
+            pipeline.context, account, spec, lambda current: waits.append(current.waiting or ""), by="a test"
         )
     )
     assert run.status is ScanStatus.COMPLETED
@@ -512,7 +514,7 @@ def test_limits_of_the_host_are_waited_for_and_told(pipeline: Pipeline, account:
 
 
 def kill_children(pipeline: Pipeline) -> None:
-    for child in list(pipeline.tools.process_pool._children):
+    for child in list(pipeline.context.process_pool._children):
         child._process.kill()
         child._process.join()
 
@@ -544,7 +546,7 @@ def test_a_child_process_that_dies_at_work_fails_its_source_and_is_replaced(
     killing = threading.Thread(target=kill_at_work)
     killing.start()
     run = pipeline.wait(
-        run_in_foreground(pipeline.tools, account, spec, lambda _: None, by="a test")
+        run_in_foreground(pipeline.context, account, spec, lambda _: None, by="a test")
     )  # what it leaves is swept by the next one
     killing.join()
     pipeline.git.delay = 0
@@ -568,10 +570,10 @@ def test_a_child_process_that_has_died_while_it_was_idle_harms_nobody(
 
 def test_a_path_may_be_made_of_any_bytes(pipeline: Pipeline, account: Account) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": "x"})
-    blob = shop.repo.git("hash-object", "-w", "--stdin", given=token(1).encode())
-    tree = shop.repo.git("mktree", "-z", given=f"100644 blob {blob}\t".encode() + b'\xff\x01\n"%.txt\0')
-    shop.repo.move("refs/heads/main", shop.repo.git("commit-tree", tree, "-m", "x"))
-    shop.pushed()
+    blob = shop.repo.git("hash-object", "-w", "--stdin", stdin=token(1).encode())
+    tree = shop.repo.git("mktree", "-z", stdin=f"100644 blob {blob}\t".encode() + b'\xff\x01\n"%.txt\0')
+    shop.repo.set_ref("refs/heads/main", shop.repo.git("commit-tree", tree, "-m", "x"))
+    shop.update_api()
     pipeline.scan(account, spec)
     shop.push({"b.txt": "x"})
     assert pipeline.scan(account, spec).findings_seen == 1

@@ -5,15 +5,15 @@ from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind, TargetSpec
 from tests.support.github_host import NAME
-from tests.support.pipeline import Hosted, Pipeline, owner_spec, token
+from tests.support.pipeline import Pipeline, ServedRepository, owner_spec, token
 
 KEY, OTHER = token("said"), token("said later")
 FILES: dict[str, str | bytes] = {"a.txt": "plain\n"}
 
 
-def one_repository(pipeline: Pipeline) -> tuple[TargetSpec, Hosted]:
-    owner = pipeline.owner()
-    return owner_spec(owner), pipeline.hosted(f"{owner}/shop", FILES)
+def one_repository(pipeline: Pipeline) -> tuple[TargetSpec, ServedRepository]:
+    owner = pipeline.add_owner()
+    return owner_spec(owner), pipeline.add_repository(f"{owner}/shop", FILES)
 
 
 def test_a_message_is_a_place_with_the_address_of_its_commit_and_an_excerpt(
@@ -52,7 +52,7 @@ def test_a_message_that_was_rewritten_and_dropped_is_resolved(pipeline: Pipeline
     shop.push(FILES, message=KEY)
     pipeline.scan(account, spec)
     shop.repo.commit(FILES, parents=[], message="nothing to see")
-    shop.pushed(kept=False)
+    shop.update_api(keep_commits=False)
     run = pipeline.scan(account, spec)
     assert run.findings_resolved == 1
     assert pipeline.finding(account)["status"] == "resolved"
@@ -65,7 +65,7 @@ def test_a_message_that_moved_to_another_commit_is_the_same_finding(
     shop.push(FILES, message=KEY)
     pipeline.scan(account, spec)
     shop.repo.commit(FILES, parents=[], message=f"amended\n{KEY}")
-    shop.pushed(kept=False)
+    shop.update_api(keep_commits=False)
     run = pipeline.scan(account, spec)
     assert (run.findings_new, run.findings_seen, run.findings_resolved) == (0, 1, 0)
     assert pipeline.finding(account)["status"] == "active"
@@ -75,13 +75,13 @@ def test_a_tag_that_comes_later_is_read(pipeline: Pipeline, account: Account) ->
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
     shop.repo.git("tag", "-a", "-m", f"release {KEY}", "v1", "main")
-    shop.pushed()
+    shop.update_api()
     assert pipeline.scan(account, spec).findings_new == 1
     found = pipeline.finding(account)
     assert found["file_path"] == ".git/TAG_EDITMSG"
     assert found["source_url"].endswith(f"/shop/commit/{shop.repo.tip()}")
-    shop.repo.delete("refs/tags/v1")
-    shop.pushed()
+    shop.repo.delete_ref("refs/tags/v1")
+    shop.update_api()
     assert pipeline.scan(account, spec).findings_resolved == 0, (
         "the commit is still served, and with it perhaps its tag"
     )
@@ -104,9 +104,9 @@ def test_a_file_that_only_a_tag_names_is_found_and_resolved_when_it_goes(
 ) -> None:
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
-    blob = shop.repo.git("hash-object", "-w", "--stdin", given=f"{KEY}\n".encode())
+    blob = shop.repo.git("hash-object", "-w", "--stdin", stdin=f"{KEY}\n".encode())
     shop.repo.git("tag", "key", blob)
-    shop.pushed()
+    shop.update_api()
     assert pipeline.scan(account, spec).findings_new == 1
     found = pipeline.finding(account)
     assert (found["file_path"], found["commit_id"], found["source_url"].endswith("/shop")) == (
@@ -114,6 +114,6 @@ def test_a_file_that_only_a_tag_names_is_found_and_resolved_when_it_goes(
         None,
         True,
     )
-    shop.repo.delete("refs/tags/key")
-    shop.pushed()
+    shop.repo.delete_ref("refs/tags/key")
+    shop.update_api()
     assert pipeline.scan(account, spec).findings_resolved == 1

@@ -19,27 +19,35 @@ from outcrop.services.pipeline.foreground import run_in_foreground
 from outcrop.services.pipeline.run_source import scan_source
 from tests.support.backend import now
 from tests.support.git_host import GitHost
-from tests.support.pipeline import Hosted, Pipeline, Repo, owner_spec, plain_spec, repository_spec, token
+from tests.support.pipeline import (
+    Pipeline,
+    Repo,
+    ServedRepository,
+    owner_spec,
+    plain_spec,
+    repository_spec,
+    token,
+)
 
 KEY = token("key")
 
 
 def one_repository(
     pipeline: Pipeline, files: dict[str, str | bytes] | None = None
-) -> tuple[TargetSpec, Hosted]:
+) -> tuple[TargetSpec, ServedRepository]:
     """Make an owner with one repository, and the target that is the owner."""
-    owner = pipeline.owner()
-    return owner_spec(owner), pipeline.hosted(
+    owner = pipeline.add_owner()
+    return owner_spec(owner), pipeline.add_repository(
         f"{owner}/shop", files if files is not None else {"a.txt": f"x\n{KEY}\n"}
     )
 
 
 def rewritten(
-    pipeline: Pipeline, shop: Hosted, *, kept: bool, files: dict[str, str | bytes] | None = None
+    pipeline: Pipeline, shop: ServedRepository, *, kept: bool, files: dict[str, str | bytes] | None = None
 ) -> None:
     """Let a force-push drop the whole history; the host keeps serving the old commits, or does not."""
     shop.repo.commit(files or {"other.txt": "x"}, parents=[])
-    shop.pushed(kept=kept)
+    shop.update_api(keep_commits=kept)
 
 
 def figures(run: ScanRun) -> tuple[int, int, int]:
@@ -67,9 +75,16 @@ def closed(pipeline: Pipeline, account: Account, action: Action) -> None:
     found = pipeline.finding(account)["id"]
 
     async def close() -> None:
-        async with pipeline.tools.pool.connection() as db, db.transaction():
+        async with pipeline.context.pool.connection() as db, db.transaction():
             await triage.close_finding(
-                db, pipeline.tools.keys, account.id, found, action, note=None, by="jo@example.com", now=now()
+                db,
+                pipeline.context.keys,
+                account.id,
+                found,
+                action,
+                note=None,
+                by="jo@example.com",
+                now=now(),
             )
 
     pipeline.wait(close())
@@ -171,7 +186,7 @@ def test_a_blob_that_said_nothing_under_its_old_name_is_read_again_under_its_new
     assert pipeline.findings(account) == []
     shop.push({".pgpass": text})
     assert figures(pipeline.scan(account, spec)) == (1, 1, 0)
-    other = pipeline.account()
+    other = pipeline.create_account()
     assert figures(pipeline.scan(other, spec)) == (1, 1, 0)
 
 
@@ -186,7 +201,7 @@ def test_after_a_force_push_a_finding_stays_while_the_host_serves_the_commit(
     rewritten(pipeline, shop, kept=True)
     assert figures(pipeline.scan(account, spec)) == (0, 0, 0)
     assert pipeline.finding(account)["status"] == "active"
-    shop.pushed(kept=False)
+    shop.update_api(keep_commits=False)
     run = pipeline.scan(account, spec)
     found = pipeline.finding(account)
     assert (figures(run), found["status"], found["auto_resolved"], found["resolved_by"]) == (
@@ -224,8 +239,8 @@ def test_a_branch_that_is_deleted_takes_its_findings_along(pipeline: Pipeline, a
     spec, shop = one_repository(pipeline, {"a.txt": "x"})
     shop.push({"b.txt": KEY}, branch="side")
     pipeline.scan(account, spec)
-    shop.repo.delete("refs/heads/side")
-    shop.pushed(kept=False)
+    shop.repo.delete_ref("refs/heads/side")
+    shop.update_api(keep_commits=False)
     assert figures(pipeline.scan(account, spec)) == (0, 0, 1)
 
 
@@ -293,7 +308,7 @@ def test_a_clone_that_lacks_objects_resolves_nothing_and_says_so(
     pipeline: Pipeline, account: Account
 ) -> None:
     """Served from a repository whose history is damaged at its root."""
-    name = f"plain-{pipeline.owner()}/shop"
+    name = f"plain-{pipeline.add_owner()}/shop"
     repo = Repo(pipeline.served / f"{name}.git")
     repo.commit({"a.txt": KEY, "b.txt": token(2)})
     pipeline.scan(account, plain_spec(name))
@@ -319,8 +334,8 @@ def test_what_was_taken_for_gone_and_is_seen_again_is_news_again(
     rewritten(pipeline, shop, kept=False)
     pipeline.scan(account, spec)
     before = pipeline.finding(account)
-    shop.repo.move("refs/heads/back", first)
-    shop.pushed()
+    shop.repo.set_ref("refs/heads/back", first)
+    shop.update_api()
     run = pipeline.scan(account, spec)
     after = pipeline.finding(account)
     assert figures(run) == (1, 1, 0)
@@ -419,9 +434,9 @@ def test_a_rule_that_no_longer_matches_resolves_nothing(pipeline: Pipeline, acco
         "a.zip": archive.getvalue(),
     }
     spec, shop = one_repository(pipeline, files)
-    with pipeline.rules(OLD_RULE) as tools:
+    with pipeline.open_rules(OLD_RULE) as tools:
         assert figures(pipeline.scan(account, spec, tools)) == (3, 3, 0)
-    with pipeline.rules(NO_RULE) as tools:
+    with pipeline.open_rules(NO_RULE) as tools:
         assert figures(pipeline.scan(account, spec, tools)) == (0, 3, 0)
         # also where the files around the values were rewritten, so that no known blob is left
         files = {"a.txt": f"2 {ACME}", "odd!na\nme.txt": f"2 {ACME}", "a.zip": again.getvalue()}
@@ -442,14 +457,14 @@ def test_where_values_are_not_kept_a_changed_rule_resolves_nothing_either(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": f"1 {ACME}"})
-    with pipeline.rules(OLD_RULE) as tools:
+    with pipeline.open_rules(OLD_RULE) as tools:
         pipeline.scan(account, spec, replace(tools, keep_secrets=False))
     assert pipeline.finding(account)["secret_box"] is None
     rewritten(pipeline, shop, kept=False, files={"a.txt": f"2 {ACME}"})
-    with pipeline.rules(NO_RULE) as tools:
+    with pipeline.open_rules(NO_RULE) as tools:
         pipeline.scan(account, spec, replace(tools, keep_secrets=False))
     assert pipeline.finding(account)["status"] == "active"
-    with pipeline.rules(OLD_RULE) as tools:
+    with pipeline.open_rules(OLD_RULE) as tools:
         pipeline.scan(account, spec, replace(tools, keep_secrets=False))
         rewritten(pipeline, shop, kept=False)
         assert figures(pipeline.scan(account, spec, replace(tools, keep_secrets=False))) == (0, 0, 1)
@@ -459,10 +474,10 @@ def test_a_rule_that_is_named_anew_renames_the_type_of_the_same_finding(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, _ = one_repository(pipeline, {"a.txt": ACME})
-    with pipeline.rules(OLD_RULE) as tools:
+    with pipeline.open_rules(OLD_RULE) as tools:
         pipeline.scan(account, spec, tools)
     before = pipeline.finding(account)
-    with pipeline.rules(NEW_RULE) as tools:
+    with pipeline.open_rules(NEW_RULE) as tools:
         assert figures(pipeline.scan(account, spec, tools)) == (0, 1, 0)
     after = pipeline.finding(account)
     assert (before["pattern_secret_type"], before["rule"]) == ("acme", "acme_key")
@@ -521,11 +536,11 @@ def test_a_source_looked_at_twice_in_one_run_counts_once(pipeline: Pipeline, acc
     spec, shop = one_repository(pipeline, {"a.txt": token(1), "b.txt": token(2)})
     pipeline.scan(account, spec)
     shop.push({"a.txt": token(1), "c.txt": token(3)}, parents=[])
-    shop.pushed(kept=False)
-    run_id, (source,) = pipeline.planned(account, spec)
-    pipeline.look(account, run_id, source)
+    shop.update_api(keep_commits=False)
+    run_id, (source,) = pipeline.plan(account, spec)
+    pipeline.scan_source(account, run_id, source)
     first, events_then, blobs = (
-        pipeline.told(account, run_id),
+        pipeline.get_run(account, run_id),
         events(pipeline, account),
         pipeline.blobs(account),
     )
@@ -541,8 +556,8 @@ def test_a_source_looked_at_twice_in_one_run_counts_once(pipeline: Pipeline, acc
     pipeline.sql(
         "UPDATE sources SET changed = NULL WHERE account_id = %s", account.id
     )  # it had died before it could write that
-    pipeline.look(account, run_id, source)
-    again = pipeline.told(account, run_id)
+    pipeline.scan_source(account, run_id, source)
+    again = pipeline.get_run(account, run_id)
     assert figures(first) == figures(again) == (1, 2, 1)
     assert again.status is ScanStatus.COMPLETED
     assert [one["seen_count"] for one in pipeline.findings(account)] == counts
@@ -554,7 +569,7 @@ def test_a_look_that_is_stopped_between_two_batches_goes_on_and_counts_once(
 ) -> None:
     spec, _ = one_repository(pipeline, {f"{number}.txt": token(number) for number in range(5)})
     monkeypatch.setattr(recording, "BATCH_SIZE", 2)
-    run_id, (source,) = pipeline.planned(account, spec)
+    run_id, (source,) = pipeline.plan(account, spec)
     real, batches = recording._record_batch, 0
 
     async def stops(*arguments: Any) -> None:
@@ -566,31 +581,34 @@ def test_a_look_that_is_stopped_between_two_batches_goes_on_and_counts_once(
 
     monkeypatch.setattr(recording, "_record_batch", stops)
     with pytest.raises(asyncio.CancelledError):
-        pipeline.look(account, run_id, source)
-    halfway = pipeline.told(account, run_id)
+        pipeline.scan_source(account, run_id, source)
+    halfway = pipeline.get_run(account, run_id)
     assert (halfway.status, figures(halfway)) == (ScanStatus.INTERRUPTED, (2, 2, 0))
-    pipeline.look(account, run_id, source)
-    run = pipeline.told(account, run_id)
+    pipeline.scan_source(account, run_id, source)
+    run = pipeline.get_run(account, run_id)
     assert (run.status, figures(run)) == (ScanStatus.COMPLETED, (5, 5, 0))
     assert [one["seen_count"] for one in pipeline.findings(account)] == [1] * 5
     assert events(pipeline, account) == ["finding.new"] * 5
-    pipeline.assert_no_work_is_left()
+    pipeline.assert_no_work_folder()
 
 
 def test_two_runs_over_the_same_source_at_once_make_one_finding(pipeline: Pipeline, account: Account) -> None:
     spec, _ = one_repository(pipeline)
-    planned = [pipeline.planned(account, spec) for _ in range(2)]
+    planned = [pipeline.plan(account, spec) for _ in range(2)]
 
     async def both() -> None:
         await asyncio.gather(
-            *(scan_source(pipeline.tools, account.id, run_id, names[0]) for run_id, names in planned)
+            *(scan_source(pipeline.context, account.id, run_id, names[0]) for run_id, names in planned)
         )
 
     pipeline.wait(both())
-    assert [pipeline.told(account, run_id).coverage_gaps for run_id, _ in planned] == [(), ()]
+    assert [pipeline.get_run(account, run_id).coverage_gaps for run_id, _ in planned] == [(), ()]
     assert pipeline.finding(account)["seen_count"] == 2
     assert events(pipeline, account) == ["finding.new"]
-    assert sorted(figures(pipeline.told(account, run_id)) for run_id, _ in planned) == [(0, 1, 0), (1, 1, 0)]
+    assert sorted(figures(pipeline.get_run(account, run_id)) for run_id, _ in planned) == [
+        (0, 1, 0),
+        (1, 1, 0),
+    ]
 
 
 # --- a run that goes on tells the same as one that begins anew
@@ -599,7 +617,7 @@ def test_two_runs_over_the_same_source_at_once_make_one_finding(pipeline: Pipeli
 class History:
     """A history that grows and is rewritten by chance."""
 
-    def __init__(self, hosted: Hosted, chance: random.Random) -> None:
+    def __init__(self, hosted: ServedRepository, chance: random.Random) -> None:
         self.hosted = hosted
         self.repo = hosted.repo
         self.chance = chance
@@ -662,7 +680,7 @@ class History:
         self.commit(files, branch)
 
     def branch(self) -> None:
-        self.repo.move(f"refs/heads/b{self.chance.randint(0, 3)}", self.chance.choice(sorted(self.trees)))
+        self.repo.set_ref(f"refs/heads/b{self.chance.randint(0, 3)}", self.chance.choice(sorted(self.trees)))
 
     def merge(self) -> None:
         into, other = self.chance.choice(self.branches()), self.chance.choice(self.branches())
@@ -676,12 +694,12 @@ class History:
     def forced(self) -> None:
         branch = self.chance.choice(self.branches())
         if self.chance.random() < 0.5:
-            self.repo.move(f"refs/heads/{branch}", self.chance.choice(sorted(self.trees)))
+            self.repo.set_ref(f"refs/heads/{branch}", self.chance.choice(sorted(self.trees)))
         else:
             self.commit({self.path(): self.text()}, branch, parents=[])
 
     def tag(self) -> None:
-        self.repo.move(f"refs/tags/t{self.chance.randint(0, 1)}", self.chance.choice(sorted(self.trees)))
+        self.repo.set_ref(f"refs/tags/t{self.chance.randint(0, 1)}", self.chance.choice(sorted(self.trees)))
 
     def revert(self) -> None:
         branch = self.chance.choice(self.branches())
@@ -689,7 +707,7 @@ class History:
 
     def delete(self) -> None:
         refs = self.repo.git("for-each-ref", "--format=%(refname)").split()
-        self.repo.delete(
+        self.repo.delete_ref(
             self.chance.choice([ref for ref in refs if ref != "refs/heads/main"] or ["refs/heads/none"])
         )
 
@@ -704,7 +722,7 @@ def places(pipeline: Pipeline, account: Account) -> set[tuple[Any, ...]]:
 async def both(pipeline: Pipeline, accounts: list[Account], spec: TargetSpec) -> list[ScanRun]:
     return await asyncio.gather(
         *(
-            run_in_foreground(pipeline.tools, account, spec, lambda _: None, by="a test")
+            run_in_foreground(pipeline.context, account, spec, lambda _: None, by="a test")
             for account in accounts
         )
     )
@@ -720,8 +738,8 @@ def test_a_run_that_goes_on_tells_the_same_as_one_that_begins_anew(
     for _ in range(6):
         for _ in range(history.chance.randint(1, 3)):
             history.step()
-        shop.pushed(kept=False)
-        fresh = pipeline.account()
+        shop.update_api(keep_commits=False)
+        fresh = pipeline.create_account()
         run, _ = pipeline.wait(both(pipeline, [account, fresh], spec))
         assert run.coverage_gaps == ()
         assert places(pipeline, account) == places(pipeline, fresh)

@@ -406,13 +406,13 @@ def test_run_that_was_stopped_records_nothing_twice(pipeline, account, monkeypat
     with served(pipeline, account, routes) as runs:
         run_id, (source,) = runs.wait(runs.plan(site_spec()))
         runs.wait(cancel_at(gate, runs, run_id, source, recorded=2))
-        assert (pipeline.told(account, run_id).status, len(runs.events)) == ("interrupted", 2)
+        assert (pipeline.get_run(account, run_id).status, len(runs.events)) == ("interrupted", 2)
         gate.open.set()
         before = len(runs.host.requests)
         runs.wait(asyncio.sleep(0.2))
         assert len(runs.host.requests) == before
         runs.wait(runs.scan_source(run_id, source))
-    run = pipeline.told(account, run_id)
+    run = pipeline.get_run(account, run_id)
     assert (run.status, run.findings_new, run.findings_seen) == ("completed", 3, 3)
     assert {path["file_path"]: path["seen_count"] for path in runs.findings} == {"/a": 1, "/b": 1, "/gate": 1}
     assert runs.events == ["finding.new"] * 3
@@ -428,10 +428,10 @@ def test_run_that_was_stopped_in_a_git_folder_leaves_no_files(pipeline, account)
     with served(pipeline, account, routes) as runs:
         run_id, (source,) = runs.wait(runs.plan(site_spec()))
         runs.wait(cancel_at(gate, runs, run_id, source))
-        pipeline.assert_no_work_is_left()
+        pipeline.assert_no_work_folder()
         gate.open.set()
         runs.wait(runs.scan_source(run_id, source))
-    run = pipeline.told(account, run_id)
+    run = pipeline.get_run(account, run_id)
     assert (run.status, runs.findings) == ("completed", [])
     assert "the git folder serves no readable object" in gap_reasons(run, "/.git/HEAD")
 

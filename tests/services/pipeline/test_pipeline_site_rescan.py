@@ -168,7 +168,7 @@ def test_stale_finding_that_is_served_unlinked_is_active_again(pipeline, site):
         "UPDATE findings SET last_seen_at = last_seen_at - interval '40 days' WHERE account_id = %s",
         site.account.id,
     )
-    pipeline.wait(mark_stale(pipeline.tools, after=timedelta(days=30)))
+    pipeline.wait(mark_stale(pipeline.context, after=timedelta(days=30)))
     assert site.finding["status"] == "stale"
     site.host.routes["/"] = page("no links")
     site.scan()
@@ -301,7 +301,7 @@ def test_what_a_person_closed_stays_closed(pipeline, site):
 
 def test_value_that_no_rule_matches_any_more_is_not_resolved(pipeline, site):
     site.host.routes["/"] = page("no links")
-    with pipeline.rules(OTHER_RULE) as tools:
+    with pipeline.open_rules(OTHER_RULE) as tools:
         site.wait(site.run(site_spec(), tools))
     assert (site.finding["status"], site.finding["seen_count"]) == ("active", 2)
 

@@ -57,14 +57,16 @@ def asking(pipeline: Pipeline, tmp_path: Path) -> Iterator[Asking]:
         yield Asking(
             pipeline,
             stand_in,
-            replace(pipeline.tools, validator=Validator(http, ValidationMode.SAFE, requests_per_second=1000)),
+            replace(
+                pipeline.context, validator=Validator(http, ValidationMode.SAFE, requests_per_second=1000)
+            ),
         )
         pipeline.wait(stack.aclose())
 
 
 def test_a_live_credential_is_valid_with_what_it_opens(asking, account):
-    name = f"{asking.pipeline.owner()}/shop"
-    asking.pipeline.hosted(name, {"a.py": token("live")})
+    name = f"{asking.pipeline.add_owner()}/shop"
+    asking.pipeline.add_repository(name, {"a.py": token("live")})
     asking.scan(account, name)
     found = asking.pipeline.finding(account)
     assert (found["validation_status"], found["validation_confidence"]) == ("valid", "high")
@@ -78,16 +80,16 @@ def test_a_live_credential_is_valid_with_what_it_opens(asking, account):
 
 
 def test_one_credential_in_many_places_is_asked_about_once(asking, account):
-    name = f"{asking.pipeline.owner()}/shop"
-    asking.pipeline.hosted(name, {f"{n}.py": token("spread") for n in range(5)})
+    name = f"{asking.pipeline.add_owner()}/shop"
+    asking.pipeline.add_repository(name, {f"{n}.py": token("spread") for n in range(5)})
     asking.scan(account, name)
     assert len(asking.stand_in.requests) == 1
     assert {found["validation_status"] for found in asking.pipeline.findings(account)} == {"valid"}
 
 
 def test_a_fresh_verdict_is_not_asked_for_again_and_an_old_one_is(asking, account):
-    name = f"{asking.pipeline.owner()}/shop"
-    hosted = asking.pipeline.hosted(name, {"a.py": token("again")})
+    name = f"{asking.pipeline.add_owner()}/shop"
+    hosted = asking.pipeline.add_repository(name, {"a.py": token("again")})
     asking.scan(account, name)
     hosted.push({"b.py": "more"})
     asking.scan(account, name)
@@ -100,8 +102,8 @@ def test_a_fresh_verdict_is_not_asked_for_again_and_an_old_one_is(asking, accoun
 
 def test_a_dead_credential_scores_at_most_fifteen(asking, account):
     asking.stand_in.respond = lambda _: DEAD
-    name = f"{asking.pipeline.owner()}/shop"
-    asking.pipeline.hosted(name, {"a.py": token("dead")})
+    name = f"{asking.pipeline.add_owner()}/shop"
+    asking.pipeline.add_repository(name, {"a.py": token("dead")})
     asking.scan(account, name)
     found = asking.pipeline.finding(account)
     assert (found["validation_status"], found["composite_score"] <= 15) == ("invalid", True)
@@ -109,8 +111,8 @@ def test_a_dead_credential_scores_at_most_fifteen(asking, account):
 
 def test_an_issuer_that_is_down_leaves_an_error_and_the_event_says_unvalidated(asking, account):
     asking.stand_in.respond = lambda _: DOWN
-    name = f"{asking.pipeline.owner()}/shop"
-    asking.pipeline.hosted(name, {"a.py": token("down")})
+    name = f"{asking.pipeline.add_owner()}/shop"
+    asking.pipeline.add_repository(name, {"a.py": token("down")})
     asking.scan(account, name)
     assert asking.pipeline.finding(account)["validation_status"] == "error"
     ((sent,),) = asking.pipeline.sql("SELECT finding FROM outbox WHERE account_id = %s", account.id)
@@ -118,8 +120,8 @@ def test_an_issuer_that_is_down_leaves_an_error_and_the_event_says_unvalidated(a
 
 
 def test_asking_again_updates_the_score_and_the_audit_trail(asking, account):
-    name = f"{asking.pipeline.owner()}/shop"
-    asking.pipeline.hosted(name, {"a.py": token("rotated"), "b.py": token("rotated")})
+    name = f"{asking.pipeline.add_owner()}/shop"
+    asking.pipeline.add_repository(name, {"a.py": token("rotated"), "b.py": token("rotated")})
     asking.scan(account, name)
     asking.stand_in.respond = lambda _: DEAD
     asking.age(account)
@@ -134,8 +136,8 @@ def test_asking_again_updates_the_score_and_the_audit_trail(asking, account):
 
 
 def test_what_is_closed_is_not_asked_about_again(asking, account):
-    name = f"{asking.pipeline.owner()}/shop"
-    asking.pipeline.hosted(name, {"a.py": token("closed")})
+    name = f"{asking.pipeline.add_owner()}/shop"
+    asking.pipeline.add_repository(name, {"a.py": token("closed")})
     asking.scan(account, name)
     asking.pipeline.sql("UPDATE findings SET status = 'false_positive' WHERE account_id = %s", account.id)
     asking.age(account)
@@ -145,8 +147,8 @@ def test_what_is_closed_is_not_asked_about_again(asking, account):
 
 
 def test_a_check_that_proves_it_alive_reopens_what_a_person_resolved(asking, account):
-    name = f"{asking.pipeline.owner()}/shop"
-    hosted = asking.pipeline.hosted(name, {"a.py": token("back")})
+    name = f"{asking.pipeline.add_owner()}/shop"
+    hosted = asking.pipeline.add_repository(name, {"a.py": token("back")})
     asking.scan(account, name)
     asking.pipeline.sql(
         "UPDATE findings SET status = 'resolved', resolved_at = now() - interval '1 minute', auto_resolved = false WHERE account_id = %s",
@@ -161,8 +163,8 @@ def test_a_check_that_proves_it_alive_reopens_what_a_person_resolved(asking, acc
 
 
 def test_scores_of_another_version_are_made_anew(asking, account):
-    name = f"{asking.pipeline.owner()}/shop"
-    asking.pipeline.hosted(name, {"a.py": token("version")})
+    name = f"{asking.pipeline.add_owner()}/shop"
+    asking.pipeline.add_repository(name, {"a.py": token("version")})
     asking.scan(account, name)
     made = asking.pipeline.finding(account)["composite_score"]
     asking.pipeline.sql(
@@ -175,8 +177,8 @@ def test_scores_of_another_version_are_made_anew(asking, account):
 
 
 def test_switched_off_nothing_is_asked_and_the_event_goes_out(asking, account):
-    name = f"{asking.pipeline.owner()}/shop"
-    asking.pipeline.hosted(name, {"a.py": token("off")})
+    name = f"{asking.pipeline.add_owner()}/shop"
+    asking.pipeline.add_repository(name, {"a.py": token("off")})
     asking.pipeline.scan(account, repository_spec(name))
     assert asking.stand_in.requests == []
     assert asking.pipeline.finding(account)["validation_status"] == "unvalidated"

@@ -40,7 +40,7 @@ def tools(pipeline: Pipeline, stand_in: FakeServer) -> Iterator[RunContext]:
     stand_in.respond = lambda _: ALIVE
     pipeline.sql("TRUNCATE procrastinate_jobs, verdicts CASCADE")  # asking again is for all accounts
     http = pipeline.wait(stack.enter_async_context(open_http(stand_in.egress)))
-    yield replace(pipeline.tools, validator=Validator(http, ValidationMode.SAFE, requests_per_second=1000))
+    yield replace(pipeline.context, validator=Validator(http, ValidationMode.SAFE, requests_per_second=1000))
     pipeline.wait(stack.aclose())
 
 
@@ -52,8 +52,8 @@ def found(pipeline: Pipeline, account: Account, tools: RunContext) -> Found:
     """Scan a repository with these files; give its findings by path."""
 
     def scan(files: dict[str, str], using: RunContext | None = None) -> dict[str, Any]:
-        name = f"{pipeline.owner()}/shop"
-        pipeline.hosted(name, dict(files))
+        name = f"{pipeline.add_owner()}/shop"
+        pipeline.add_repository(name, dict(files))
         pipeline.scan(account, repository_spec(name), using or tools)
         return {one["file_path"]: one for one in pipeline.findings(account)}
 
@@ -109,9 +109,9 @@ def test_what_cannot_be_asked_about_is_told(pipeline, account, tools, found):
     with pytest.raises(NotFoundError):
         pipeline.wait(revalidate_finding(tools, account.id, uuid4(), by="ada"))
     with pytest.raises(NotFoundError):
-        pipeline.wait(revalidate_finding(tools, pipeline.account().id, id_, by="ada"))
+        pipeline.wait(revalidate_finding(tools, pipeline.create_account().id, id_, by="ada"))
     with pytest.raises(OperatorError, match="switched off"):
-        pipeline.wait(revalidate_finding(pipeline.tools, account.id, id_, by="ada"))
+        pipeline.wait(revalidate_finding(pipeline.context, account.id, id_, by="ada"))
     pipeline.sql("UPDATE findings SET rule = 'gone' WHERE id = %s", id_)
     with pytest.raises(BadInputError, match="no rule"):
         pipeline.wait(revalidate_finding(tools, account.id, id_, by="ada"))
@@ -122,9 +122,9 @@ def test_what_cannot_be_asked_about_is_told(pipeline, account, tools, found):
 
 def request(pipeline: Pipeline, account: Account, finding_id: UUID, note: str | None = None) -> None:
     async def work() -> None:
-        async with pipeline.tools.pool.connection() as db, db.transaction():
+        async with pipeline.context.pool.connection() as db, db.transaction():
             await request_validation(
-                db, pipeline.tools.keys, account.id, finding_id, note=note, by="ada", moment=now()
+                db, pipeline.context.keys, account.id, finding_id, note=note, by="ada", moment=now()
             )
 
     pipeline.wait(work())
@@ -208,10 +208,10 @@ def test_what_nobody_could_tell_is_asked_about_sooner(pipeline, account, tools, 
 def test_what_was_found_while_nobody_was_asked_is_asked_about_when_that_is_allowed(
     pipeline, account, tools, stand_in, found
 ):
-    found({"a.py": token("later")}, pipeline.tools)
+    found({"a.py": token("later")}, pipeline.context)
     assert (pipeline.finding(account)["validation_status"], stand_in.requests) == ("unvalidated", [])
     assert "checked_at" not in pipeline.finding(account)["validation_detail"]
-    assert pipeline.wait(revalidate_due(pipeline.tools)) == 0
+    assert pipeline.wait(revalidate_due(pipeline.context)) == 0
     assert pipeline.wait(revalidate_due(tools)) == 1
     assert pipeline.finding(account)["validation_status"] == "valid"
 
@@ -313,8 +313,8 @@ def test_the_time_of_closing_is_that_of_the_last_change(pipeline, account, tools
 def test_what_is_seen_again_is_stored_again_where_the_finding_is_open_again(
     pipeline, account, tools, status, kept
 ):
-    name = f"{pipeline.owner()}/shop"
-    hosted = pipeline.hosted(name, {"a.py": token(f"again {status}")})
+    name = f"{pipeline.add_owner()}/shop"
+    hosted = pipeline.add_repository(name, {"a.py": token(f"again {status}")})
     pipeline.scan(account, repository_spec(name), tools)
     resolved = (
         "resolved_at = now() - interval '90 days', auto_resolved = true," if status == "resolved" else ""
