@@ -19,7 +19,7 @@ from outcrop.services import findings, webhooks
 from outcrop.store import outbox
 from outcrop.store.db import Connection
 from tests.support.backend import Backend, Tenant, now
-from tests.support.deliveries import HOST, Customer, Office, event_of, receiver
+from tests.support.deliveries import HOST, Customer, DeliveryTestbed, parse_event, receiver
 from tests.support.factories import make_line
 from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest
 
@@ -73,7 +73,7 @@ class Customs:
 
     def __init__(self, stage: Backend, tenant: Tenant, hooks: FakeServer) -> None:
         self.stage, self.tenant, self.hooks = stage, tenant, hooks
-        self.office = Office(stage)
+        self.testbed = DeliveryTestbed(stage)
         self.customer = Customer(tenant.account, self.save())
 
     def save(self, url: str = f"https://{HOST}/in") -> str:
@@ -90,7 +90,7 @@ class Customs:
 
     def sent(self) -> list[ReceivedRequest]:
         self.hooks.requests.clear()
-        self.office.deliver(self.hooks.egress)
+        self.testbed.deliver(self.hooks.egress)
         return list(self.hooks.requests)
 
 
@@ -126,7 +126,7 @@ def test_resolving_sends_the_specified_body_and_headers(customs: Customs) -> Non
     before = datetime.now(UTC).replace(microsecond=0)
     customs.tenant.post(f"/findings/{id_}/resolve", note="rotated").raise_for_status()
     (asked,) = customs.sent()
-    event = event_of(asked)
+    event = parse_event(asked)
     assert set(event) == {"event", "delivered_at", "client_slug", "finding"}
     assert (event["event"], event["client_slug"]) == ("finding.resolved", customs.tenant.account.slug)
     assert TIME.fullmatch(event["delivered_at"])
@@ -147,7 +147,7 @@ def test_a_false_positive_sends_its_subset(customs: Customs) -> None:
     id_ = customs.finding()
     customs.tenant.post(f"/findings/{id_}/false_positive").raise_for_status()
     (asked,) = customs.sent()
-    event = event_of(asked)
+    event = parse_event(asked)
     assert event["event"] == "finding.false_positive"
     shown = customs.tenant.finding(id_)
     assert event["finding"] == {name: shown[name] for name in FALSE_POSITIVE}
@@ -167,7 +167,7 @@ def test_a_new_finding_is_reported_with_a_validation_that_the_event_knows(
 
     customs.stage.run(announce)
     (asked,) = customs.sent()
-    event = event_of(asked)
+    event = parse_event(asked)
     shown = customs.tenant.finding(id_)
     reported = "unvalidated" if validation == "error" else validation
     assert event["event"] == "finding.new"
@@ -197,7 +197,7 @@ def test_a_suppressed_finding_still_sends_events(customs: Customs) -> None:
     id_ = customs.finding()
     customs.tenant.post(f"/findings/{id_}/suppress").raise_for_status()
     customs.tenant.post(f"/findings/{id_}/resolve").raise_for_status()
-    assert [event_of(asked)["event"] for asked in customs.sent()] == ["finding.resolved"]
+    assert [parse_event(asked)["event"] for asked in customs.sent()] == ["finding.resolved"]
 
 
 def test_a_failure_is_not_tried_again_and_is_in_the_audit_trail_only(customs: Customs) -> None:
@@ -207,7 +207,7 @@ def test_a_failure_is_not_tried_again_and_is_in_the_audit_trail_only(customs: Cu
     customs.tenant.post(f"/findings/{id_}/resolve").raise_for_status()
     assert len(customs.sent()) == 1
     assert customs.sent() == []
-    ((_, outcome, detail),) = customs.office.trail(customs.customer)
+    ((_, outcome, detail),) = customs.testbed.trail(customs.customer)
     assert outcome == "failed"
     assert detail == {"event": "finding.resolved", "finding": id_, "status": 503, "ms": detail["ms"]}
     assert customs.tenant.finding(id_)["status"] == "resolved"

@@ -1,4 +1,4 @@
-"""A backup holds everything of one moment, and what is restored from it is the same, but for what must not happen twice."""
+"""Test that a backup is a snapshot of everything, and that a restore is complete and repeats no delivery."""
 
 import asyncio
 import io
@@ -26,63 +26,67 @@ from tests.support import backups
 from tests.support.backups import (
     CREDENTIAL,
     OPERATOR,
-    backed_up,
-    checked,
-    fill,
-    form,
-    kept,
-    plain_owner,
-    restored,
-    rows,
-    tables,
+    backed_up_tables,
+    create_owned_database,
+    fill_every_table,
+    list_tables,
+    make_backup,
+    restore,
+    schema_objects,
+    select_rows,
+    verify,
 )
-from tests.support.deliveries import HOST, SECRET_KEY, Customer, Office, open_office, receiver
+from tests.support.deliveries import HOST, SECRET_KEY, Customer, DeliveryTestbed, open_testbed, receiver
 from tests.support.fake_https import FakeServer
 from tests.support.workers import new_database
 
 
 @pytest.fixture(scope="module")
-def office(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    with open_office(plain_owner(cluster, f"backup_{worker_id}"), tmp_path_factory.mktemp("office")) as made:
-        yield made
+def testbed(
+    cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[DeliveryTestbed]:
+    with open_testbed(
+        create_owned_database(cluster, f"backup_{worker_id}"), tmp_path_factory.mktemp("testbed")
+    ) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
-def customer(office: Office) -> Customer:
-    return fill(office)
+def customer(testbed: DeliveryTestbed) -> Customer:
+    return fill_every_table(testbed)
 
 
 @pytest.fixture(scope="module")
-def file(office: Office, customer: Customer) -> bytes:
-    return backed_up(office.url)[0]
+def file(testbed: DeliveryTestbed, customer: Customer) -> bytes:
+    return make_backup(testbed.url)[0]
 
 
 @pytest.fixture
-def empty(cluster: str, worker_id: str) -> str:
-    """A database to restore into."""
-    return plain_owner(cluster, f"restore_{worker_id}")
+def empty_database(cluster: str, worker_id: str) -> str:
+    """Create an empty database to restore into."""
+    return create_owned_database(cluster, f"restore_{worker_id}")
 
 
 @pytest.fixture(scope="module")
-def barren(cluster: str, worker_id: str) -> str:
-    """A database that stays empty, as nothing is to be restored into it."""
-    return plain_owner(cluster, f"barren_{worker_id}")
+def unused_database(cluster: str, worker_id: str) -> str:
+    """Create an empty database that no restore may fill."""
+    return create_owned_database(cluster, f"unused_{worker_id}")
 
 
 @pytest.fixture(scope="module")
-def back(cluster: str, worker_id: str, file: bytes) -> tuple[str, RestoreSummary]:
-    """A database that was restored, to be looked at."""
-    url = plain_owner(cluster, f"back_{worker_id}")
-    return url, restored(url, file)
+def restored_database(cluster: str, worker_id: str, file: bytes) -> tuple[str, RestoreSummary]:
+    """Restore the backup into a new database; return its URL and the summary."""
+    url = create_owned_database(cluster, f"restored_{worker_id}")
+    return url, restore(url, file)
 
 
 @pytest.fixture(scope="module")
 def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
-    with receiver(tmp_path_factory.mktemp("receiver"), HOST) as made:
-        yield made
+    with receiver(tmp_path_factory.mktemp("receiver"), HOST) as opened:
+        yield opened
 
 
-def examined(url: str) -> dict[str, bool]:
+def run_health_checks(url: str) -> dict[str, bool]:
     async def main() -> dict[str, bool]:
         async with await database.connect(url) as db:
             return {check.name: check.ok for check in await maintenance.run_health_checks(db, OPERATOR)}
@@ -90,42 +94,46 @@ def examined(url: str) -> dict[str, bool]:
     return asyncio.run(main())
 
 
-# --- what is in it
+# --- the content of a backup
 
 
-def test_every_table_is_backed_up_or_left_out_for_a_reason(office: Office) -> None:
-    assert set(backup_tables.TABLES) | backup_tables.EXCLUDED_TABLES.keys() == tables(office.url)
+def test_every_table_is_backed_up_or_excluded_for_a_reason(testbed: DeliveryTestbed) -> None:
+    assert set(backup_tables.TABLES) | backup_tables.EXCLUDED_TABLES.keys() == list_tables(testbed.url)
     assert not set(backup_tables.TABLES) & backup_tables.EXCLUDED_TABLES.keys()
 
 
-def test_everything_comes_back_as_it_was_for_an_owner_who_is_no_superuser(
-    office: Office, back: tuple[str, RestoreSummary]
+def test_a_restore_brings_everything_back_without_superuser_rights(
+    testbed: DeliveryTestbed, restored_database: tuple[str, RestoreSummary]
 ) -> None:
-    url, done = back
+    url, summary = restored_database
     changed = {
         "audit": ("id",),
         "outbox": ("claimed_at", "outcome", "reason"),
         "scans": ("status", "finished_at", "error", "progress"),
     }
-    for table in sorted(kept(office.url)):
-        before, after = (rows(url, table, changed.get(table, ())) for url in (office.url, back[0]))
+    for table in sorted(backed_up_tables(testbed.url)):
+        before, after = (
+            select_rows(url, table, changed.get(table, ())) for url in (testbed.url, restored_database[0])
+        )
         assert before, f"{table}: nothing to compare"
         if table == "audit":
-            assert set(before) < set(after), "lines are added"
+            assert set(before) < set(after), "the restore adds lines"
         else:
             assert before == after, table
-    assert form(url) == form(office.url)
-    assert rows(url, "keyring") == rows(office.url, "keyring")
-    assert rows(url, "migrations", ("applied_at",)) == rows(office.url, "migrations", ("applied_at",))
+    assert schema_objects(url) == schema_objects(testbed.url)
+    assert select_rows(url, "keyring") == select_rows(testbed.url, "keyring")
+    assert select_rows(url, "migrations", ("applied_at",)) == select_rows(
+        testbed.url, "migrations", ("applied_at",)
+    )
     for table in ("sessions", "links", "sign_in_attempts", "rate_windows", "procrastinate_jobs"):
-        assert rows(office.url, table), "it was there"
-        assert rows(url, table) == []
-    assert set(examined(url).values()) == {True}
-    assert (done.migrated, done.deliveries, done.runs) == ([], 2, 1)
+        assert select_rows(testbed.url, table), "the original has rows"
+        assert select_rows(url, table) == []
+    assert set(run_health_checks(url).values()) == {True}
+    assert (summary.migrated, summary.deliveries, summary.runs) == ([], 2, 1)
 
 
-def test_a_stored_credential_opens_after_a_restore_and_is_in_no_backup_in_plain_text(
-    office: Office, customer: Customer, file: bytes, back: tuple[str, RestoreSummary]
+def test_credentials_are_encrypted_in_the_backup_and_readable_after_a_restore(
+    testbed: DeliveryTestbed, customer: Customer, file: bytes, restored_database: tuple[str, RestoreSummary]
 ) -> None:
     archive = ArchiveReader(io.BytesIO(file), "it")
     text = json.dumps(archive.header.keyring).encode() + b"".join(
@@ -136,123 +144,126 @@ def test_a_stored_credential_opens_after_a_restore_and_is_in_no_backup_in_plain_
         CREDENTIAL.encode(),
         customer.secret.encode(),
         SECRET_KEY.encode(),
-        office.backend.keys.data_key,
-        office.backend.keys.fingerprint_key,
+        testbed.backend.keys.data_key,
+        testbed.backend.keys.fingerprint_key,
     ):
-        for written in (secret, secret.hex().encode()):
-            assert written not in text
-            assert written not in file
-    with psycopg.connect(back[0]) as db:
+        for encoded in (secret, secret.hex().encode()):
+            assert encoded not in text
+            assert encoded not in file
+    with psycopg.connect(restored_database[0]) as db:
         query = "SELECT secret_box, account_id, id FROM findings WHERE secret_box IS NOT NULL"
-        opened = {
-            reveal(office.backend.keys.open(box, account, id_, mask_all=True))
+        credentials = {
+            reveal(testbed.backend.keys.open(box, account, id_, mask_all=True))
             for box, account, id_ in db.execute(query)
         }
-    assert opened == {CREDENTIAL, CREDENTIAL + "x"}
+    assert credentials == {CREDENTIAL, CREDENTIAL + "x"}
 
 
-def test_numbers_that_were_given_out_are_not_given_out_again(
-    office: Office, customer: Customer, empty: str
+def test_a_restore_reuses_no_number_of_a_sequence(
+    testbed: DeliveryTestbed, customer: Customer, empty_database: str
 ) -> None:
-    gone = office.customer().account
-    office.backend.run(lambda db: accounts.delete_account(db, gone.slug))
-    restored(empty, backed_up(office.url)[0])
-    with psycopg.connect(empty) as db:
-        query = "INSERT INTO accounts (slug, plan, email, created_at) VALUES ('new', 'growth', '', now()) RETURNING id"
-        (made,) = db.execute(query).fetchone() or (0,)
+    deleted_account = testbed.customer().account
+    testbed.backend.run(lambda db: accounts.delete_account(db, deleted_account.slug))
+    restore(empty_database, make_backup(testbed.url)[0])
+    with psycopg.connect(empty_database) as db:
+        query = """INSERT INTO accounts (slug, plan, email, created_at)
+                   VALUES ('new', 'growth', '', now()) RETURNING id"""
+        (account_id,) = db.execute(query).fetchone() or (0,)
         (line,) = db.execute(
             "INSERT INTO audit (at, actor, action, outcome) VALUES (now(), '', '', 'ok') RETURNING id"
         ).fetchone() or (0,)
-        assert made > gone.id
-        assert line > office.backend.sql("SELECT max(id) FROM audit")[0][0]
+        assert account_id > deleted_account.id
+        assert line > testbed.backend.sql("SELECT max(id) FROM audit")[0][0]
 
 
-def test_what_is_written_meanwhile_is_wholly_in_it_or_not_at_all(
-    office: Office, customer: Customer, empty: str
+def test_concurrent_writes_are_not_in_the_backup(
+    testbed: DeliveryTestbed, customer: Customer, empty_database: str
 ) -> None:
-    office.backend.sql(
+    testbed.backend.sql(
         "INSERT INTO views SELECT account_id, gen_random_uuid(), 'short-lived', '', '', now() FROM webhooks"
     )
-    before = {table: rows(office.url, table) for table in kept(office.url)}
-    came: list[int] = []
+    before = {table: select_rows(testbed.url, table) for table in backed_up_tables(testbed.url)}
+    new_accounts: list[int] = []
 
-    def meanwhile(_: int) -> None:
-        if not came:  # the first table is being read
-            came.append(office.customer().account.id)
-            office.backend.sql("UPDATE findings SET composite_score = 1")
-            office.backend.sql("DELETE FROM views WHERE name = 'short-lived'")
-            office.backend.fold()
+    def write_during_backup(_: int) -> None:
+        if not new_accounts:  # while the first table is being read
+            new_accounts.append(testbed.customer().account.id)
+            testbed.backend.sql("UPDATE findings SET composite_score = 1")
+            testbed.backend.sql("DELETE FROM views WHERE name = 'short-lived'")
+            testbed.backend.fold()
 
-    file = backed_up(office.url, progress=meanwhile)[0]
-    assert came
-    assert rows(office.url, "findings") != before["findings"], "it was not waited for"
-    restored(empty, file)
+    file = make_backup(testbed.url, progress=write_during_backup)[0]
+    assert new_accounts
+    assert select_rows(testbed.url, "findings") != before["findings"], (
+        "the changes did not wait for the backup"
+    )
+    restore(empty_database, file)
     for table in sorted(before.keys() - {"audit", "outbox", "scans"}):
-        assert rows(empty, table) == before[table], table
-    assert examined(empty)["counts"]
+        assert select_rows(empty_database, table) == before[table], table
+    assert run_health_checks(empty_database)["counts"]
 
 
-# --- what must not happen twice
+# --- deliveries and runs after a restore
 
 
-def test_nothing_is_sent_that_may_have_been_sent_since(
-    office: Office, hooks: FakeServer, empty: str, tmp_path: Path
+def test_a_restored_database_sends_no_event_that_may_have_been_sent(
+    testbed: DeliveryTestbed, hooks: FakeServer, empty_database: str, tmp_path: Path
 ) -> None:
-    office.backend.sql(
-        "UPDATE outbox SET claimed_at = now(), outcome = 'failed' WHERE outcome IS NULL"
-    )  # of other tests
-    one = office.customer()
-    (sent,) = office.event(one)
-    office.deliver(hooks.egress)
-    waiting = office.event(one, 3)
-    office.backend.sql("UPDATE outbox SET claimed_at = now(), claimer = 5 WHERE id = %s", waiting[0])
-    file = backed_up(office.url)[0]
-    office.backend.sql("UPDATE outbox SET claimed_at = NULL, claimer = NULL WHERE id = %s", waiting[0])
-    office.deliver(hooks.egress)
-    assert {asked.headers["webhook-id"] for asked in hooks.requests} >= {str(id_) for id_ in (sent, *waiting)}
+    # Deliveries of other tests must not be sent here.
+    testbed.backend.sql("UPDATE outbox SET claimed_at = now(), outcome = 'failed' WHERE outcome IS NULL")
+    customer = testbed.customer()
+    (sent,) = testbed.event(customer)
+    testbed.deliver(hooks.egress)
+    waiting = testbed.event(customer, 3)
+    testbed.backend.sql("UPDATE outbox SET claimed_at = now(), claimer = 5 WHERE id = %s", waiting[0])
+    file = make_backup(testbed.url)[0]
+    testbed.backend.sql("UPDATE outbox SET claimed_at = NULL, claimer = NULL WHERE id = %s", waiting[0])
+    testbed.deliver(hooks.egress)
+    assert {request.headers["webhook-id"] for request in hooks.requests} >= {
+        str(id_) for id_ in (sent, *waiting)
+    }
     hooks.requests.clear()
-    done = restored(empty, file)
-    assert done.deliveries == 3
-    with open_office(empty, tmp_path) as after:
+    summary = restore(empty_database, file)
+    assert summary.deliveries == 3
+    with open_testbed(empty_database, tmp_path) as after:
         after.deliver(hooks.egress)
         assert hooks.requests == []
         unknown = ("unknown", None, "restored from a backup: it may have been sent since")
-        assert after.outcomes(one) == [("ok", 200, None), *[unknown] * 3]
-        told = {target: outcome for target, outcome, _ in after.trail(one)}
-        assert told == {str(sent): "ok"} | {str(id_): "unknown" for id_ in waiting}
-        (new,) = after.event(one)
+        assert after.outcomes(customer) == [("ok", 200, None), *[unknown] * 3]
+        outcomes = {target: outcome for target, outcome, _ in after.trail(customer)}
+        assert outcomes == {str(sent): "ok"} | {str(id_): "unknown" for id_ in waiting}
+        (new,) = after.event(customer)
         after.deliver(hooks.egress)
-        assert [asked.headers["webhook-id"] for asked in hooks.requests] == [str(new)]
+        assert [request.headers["webhook-id"] for request in hooks.requests] == [str(new)]
 
 
-def test_runs_that_had_not_ended_have_failed_and_every_account_is_told(
-    back: tuple[str, RestoreSummary],
+def test_a_restore_fails_unfinished_runs_and_adds_an_audit_line_to_every_account(
+    restored_database: tuple[str, RestoreSummary],
 ) -> None:
-    with psycopg.connect(back[0]) as db:
+    with psycopg.connect(restored_database[0]) as db:
         assert db.execute("SELECT count(*) FROM scans WHERE finished_at IS NULL").fetchone() == (0,)
-        why = "it was still running when the backup was made"
+        reason = "it was still running when the backup was made"
         assert db.execute("SELECT status, error FROM scans WHERE error IS NOT NULL").fetchall() == [
-            ("failed", why)
+            ("failed", reason)
         ]
         lines = db.execute("SELECT outcome, detail FROM audit WHERE action = 'scan.finish'").fetchall()
-        assert lines == [("failed", {"new": 0, "seen": 0, "resolved": 0, "error": why})]
-        told = db.execute(
+        assert lines == [("failed", {"new": 0, "seen": 0, "resolved": 0, "error": reason})]
+        restore_lines = db.execute(
             "SELECT account_id, actor, detail FROM audit WHERE action = 'database.restore'"
         ).fetchall()
-        every = db.execute("SELECT id FROM accounts").fetchall()
-    assert sorted(account for account, _, _ in told) == sorted(account for (account,) in every)
-    assert {actor for _, actor, _ in told} == {"test"}
+        account_ids = db.execute("SELECT id FROM accounts").fetchall()
+    assert sorted(account for account, _, _ in restore_lines) == sorted(account for (account,) in account_ids)
+    assert {actor for _, actor, _ in restore_lines} == {"test"}
     assert all(
-        set(detail) == {"made_at", "made_by", "deliveries_unknown", "runs_ended"} for _, _, detail in told
+        set(detail) == {"made_at", "made_by", "deliveries_unknown", "runs_ended"}
+        for _, _, detail in restore_lines
     )
 
 
 # --- other versions
 
 
-def test_a_backup_of_an_older_schema_is_migrated_and_counts_are_right(
-    cluster: str, worker_id: str, empty: str
-) -> None:
+def test_a_backup_of_an_older_schema_is_migrated(cluster: str, worker_id: str, empty_database: str) -> None:
     older = new_database(cluster, f"older_{worker_id}")
 
     async def make() -> None:
@@ -262,71 +273,72 @@ def test_a_backup_of_an_older_schema_is_migrated_and_counts_are_right(
                 db, keyring._wrap(keyring.Keyring(b"d" * 32, b"f" * 32), SECRET_KEY, b"s" * 16)
             )
             await db.execute(
-                """INSERT INTO accounts (slug, plan, email, created_at) VALUES ('acme', 'growth', '', now())"""
+                """INSERT INTO accounts (slug, plan, email, created_at)
+                   VALUES ('acme', 'growth', '', now())"""
             )
             await db.execute(
-                """INSERT INTO findings (account_id, id, status, validation_status, validation_confidence, validation_detail,
-                       composite_score, source_type, source_visibility, matched_text, pattern_name, pattern_secret_type,
-                       first_seen_at, last_seen_at, seen_count, secret_box)
+                """INSERT INTO findings (account_id, id, status, validation_status, validation_confidence,
+                       validation_detail, composite_score, source_type, source_visibility, matched_text,
+                       pattern_name, pattern_secret_type, first_seen_at, last_seen_at, seen_count, secret_box)
                    SELECT 1, gen_random_uuid(), status, 'valid', 'high', '{"enabled_services": ["aws"]}',
                           50, 'repo', 'public', '', '', 'aws', now(), now(), 1, 'x'
                    FROM unnest('{active,customer_restricted}'::text[]) AS t (status)"""
             )
 
     asyncio.run(make())
-    file, done = backed_up(older)
-    assert done.schema == 7
-    assert "0008_asking_again" not in str(rows(older, "migrations")), "a backup changes nothing"
-    back = restored(empty, file)
-    assert back.migrated[0] == "0008_asking_again"
-    assert back.migrated[-1] == max(back.migrated)
-    assert set(examined(empty).values()) == {True}
-    with psycopg.connect(empty) as db:
+    file, summary = make_backup(older)
+    assert summary.schema == 7
+    assert "0008_asking_again" not in str(select_rows(older, "migrations")), "a backup changes nothing"
+    restore_summary = restore(empty_database, file)
+    assert restore_summary.migrated[0] == "0008_asking_again"
+    assert restore_summary.migrated[-1] == max(restore_summary.migrated)
+    assert set(run_health_checks(empty_database).values()) == {True}
+    with psycopg.connect(empty_database) as db:
         assert db.execute("SELECT status FROM findings WHERE closed_at IS NOT NULL").fetchall() == [
             ("customer_restricted",)
         ]
         assert db.execute("SELECT n FROM rollups WHERE kind = 11 ORDER BY n").fetchall() == [(1,), (1,)]
 
 
-def sealed(header: ArchiveHeader, office: Office) -> bytes:
-    """A file that the database's own keys vouch for, without a table."""
+def build_sealed_file(header: ArchiveHeader, testbed: DeliveryTestbed) -> bytes:
+    """Return a file without tables whose MAC is made with the database's own keys."""
     file = io.BytesIO()
-    ArchiveWriter(file, header).finish(office.backend.keys.compute_backup_mac)
+    ArchiveWriter(file, header).finish(testbed.backend.keys.compute_backup_mac)
     return file.getvalue()
 
 
-def test_a_newer_schema_is_refused(office: Office, file: bytes) -> None:
-    header = checked(file).header
+def test_a_backup_of_a_newer_schema_is_refused(testbed: DeliveryTestbed, file: bytes) -> None:
+    header = verify(file).header
     newer = replace(header, schema=schema.newest_version() + 1)
     with pytest.raises(BadInputError, match="newer version of Outcrop: upgrade"):
-        checked(sealed(newer, office))
+        verify(build_sealed_file(newer, testbed))
 
 
-def test_a_database_of_a_newer_program_is_not_backed_up_nor_an_empty_one(
-    back: tuple[str, RestoreSummary], barren: str
+def test_a_newer_or_empty_database_is_not_backed_up(
+    restored_database: tuple[str, RestoreSummary], unused_database: str
 ) -> None:
-    with psycopg.connect(back[0], autocommit=True) as db:
+    with psycopg.connect(restored_database[0], autocommit=True) as db:
         db.execute("INSERT INTO migrations VALUES (9999, 'from the future', now())")
         with pytest.raises(OperatorError, match="newer version"):
-            backed_up(back[0])
+            make_backup(restored_database[0])
         db.execute("DELETE FROM migrations WHERE version = 9999")
     with pytest.raises(OperatorError, match="nothing to back up"):
-        backed_up(barren)
+        make_backup(unused_database)
 
 
 # --- files and databases that are refused
 
 
-def test_another_key_is_refused_and_none_too(file: bytes, tmp_path: Path) -> None:
+def test_a_wrong_or_missing_secret_key_is_refused(file: bytes, tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match="does not fit this backup"):
-        checked(file, operator=OperatorKey("another key of enough length", tmp_path / "secret.key"))
+        verify(file, operator=OperatorKey("another key of enough length", tmp_path / "secret.key"))
     with pytest.raises(OperatorError, match="the secret key of this backup is needed"):
-        checked(file, operator=OperatorKey(None, tmp_path / "secret.key"))
-    assert list(tmp_path.iterdir()) == [], "no key is made"
+        verify(file, operator=OperatorKey(None, tmp_path / "secret.key"))
+    assert list(tmp_path.iterdir()) == [], "no key file is created"
 
 
-def test_a_rotation_that_is_under_way_is_left_alone_and_either_key_will_do(
-    office: Office, customer: Customer, tmp_path: Path
+def test_during_a_rotation_either_key_works_and_no_key_file_changes(
+    testbed: DeliveryTestbed, customer: Customer, tmp_path: Path
 ) -> None:
     operator = OperatorKey(None, tmp_path / "secret.key")
     for now_, next_ in (
@@ -335,36 +347,36 @@ def test_a_rotation_that_is_under_way_is_left_alone_and_either_key_will_do(
     ):
         operator.file.write_text(now_)
         operator.file.with_name("secret.key.new").write_text(next_)
-        assert checked(backed_up(office.url, operator=operator)[0], operator=operator)
+        assert verify(make_backup(testbed.url, operator=operator)[0], operator=operator)
         assert sorted(path.read_text() for path in tmp_path.iterdir()) == sorted((now_, next_))
 
 
-def test_a_file_that_somebody_without_the_keys_has_sealed_is_refused(office: Office, file: bytes) -> None:
+def test_a_file_with_a_mac_of_other_keys_is_refused(testbed: DeliveryTestbed, file: bytes) -> None:
     forged = io.BytesIO()
-    ArchiveWriter(forged, checked(file).header).finish(
+    ArchiveWriter(forged, verify(file).header).finish(
         keyring.Keyring(b"d" * 32, b"f" * 32).compute_backup_mac
     )
     with pytest.raises(BadInputError, match="was altered"):
-        checked(forged.getvalue())
+        verify(forged.getvalue())
 
 
 @pytest.mark.parametrize(
     "change",
     [{"data_key": "00" * 60}, {"check_value": "00"}, {"salt": "zz"}, {"more": "00"}, {"fingerprint_key": ""}],
 )
-def test_a_file_with_other_keys_in_its_head_is_refused(
-    office: Office, file: bytes, change: dict[str, str]
+def test_a_file_with_wrong_keys_in_its_header_is_refused(
+    testbed: DeliveryTestbed, file: bytes, change: dict[str, str]
 ) -> None:
-    header = checked(file).header
+    header = verify(file).header
     with pytest.raises(OutcropError, match=r"are damaged|has no keys that"):
-        checked(sealed(replace(header, keyring=header.keyring | change), office))
+        verify(build_sealed_file(replace(header, keyring=header.keyring | change), testbed))
 
 
 @pytest.mark.parametrize("tables_of", ["none", "unknown", "twice", "columns", "rows"])
-def test_a_file_with_other_tables_is_refused_and_nothing_is_left(
-    office: Office, file: bytes, barren: str, tables_of: str
+def test_a_file_with_wrong_tables_is_refused_and_restores_nothing(
+    testbed: DeliveryTestbed, file: bytes, unused_database: str, tables_of: str
 ) -> None:
-    """Not even the keys let a file bring more than rows of our own tables."""
+    """A file with a valid MAC can only contain rows of our own tables."""
     archive, out = ArchiveReader(io.BytesIO(file), "it"), io.BytesIO()
     writer = ArchiveWriter(out, archive.header)
     for stored in archive.tables() if tables_of != "none" else ():
@@ -379,25 +391,25 @@ def test_a_file_with_other_tables_is_refused_and_nothing_is_left(
             for piece in pieces:
                 writer.add_rows(piece)
             writer.end_table(stored.rows + (tables_of == "rows" and stored.name == "views"))
-    writer.finish(office.backend.keys.compute_backup_mac)
+    writer.finish(testbed.backend.keys.compute_backup_mac)
     with pytest.raises(BadInputError, match="does not have the tables of schema"):
-        restored(barren, out.getvalue())
-    assert tables(barren) == set()
+        restore(unused_database, out.getvalue())
+    assert list_tables(unused_database) == set()
 
 
-def test_a_file_that_changes_between_the_two_readings_is_refused(
-    office: Office, file: bytes, barren: str, monkeypatch
+def test_a_file_that_changes_between_verification_and_restore_is_refused(
+    testbed: DeliveryTestbed, file: bytes, unused_database: str, monkeypatch
 ) -> None:
-    other = backed_up(office.url)[0]
-    known = checked(file)
-    monkeypatch.setattr(backups, "checked", lambda _: known)
+    other = make_backup(testbed.url)[0]
+    verified = verify(file)
+    monkeypatch.setattr(backups, "verify", lambda _: verified)
     with pytest.raises(BadInputError, match="was altered"):
-        restored(barren, other)
-    assert tables(barren) == set()
+        restore(unused_database, other)
+    assert list_tables(unused_database) == set()
 
 
-def test_rows_that_the_database_does_not_take_are_told_without_their_values(
-    office: Office, file: bytes, barren: str
+def test_rows_that_the_database_rejects_are_reported_without_their_values(
+    testbed: DeliveryTestbed, file: bytes, unused_database: str
 ) -> None:
     archive, out = ArchiveReader(io.BytesIO(file), "it"), io.BytesIO()
     writer = ArchiveWriter(out, archive.header)
@@ -406,30 +418,30 @@ def test_rows_that_the_database_does_not_take_are_told_without_their_values(
         for piece in stored.pieces:
             writer.add_rows(piece.replace(b"growth", b"\\xff\\xfe") if stored.name == "accounts" else piece)
         writer.end_table(stored.rows)
-    writer.finish(office.backend.keys.compute_backup_mac)
-    with pytest.raises(OutcropError) as told, database.convert_database_errors("nothing was restored"):
-        restored(barren, out.getvalue())
-    assert told.value.message == "nothing was restored: CharacterNotInRepertoire"
-    assert tables(barren) == set()
+    writer.finish(testbed.backend.keys.compute_backup_mac)
+    with pytest.raises(OutcropError) as error, database.convert_database_errors("nothing was restored"):
+        restore(unused_database, out.getvalue())
+    assert error.value.message == "nothing was restored: CharacterNotInRepertoire"
+    assert list_tables(unused_database) == set()
 
 
-def test_a_database_that_holds_anything_is_refused_and_stays_as_it_is(
-    office: Office, file: bytes, barren: str
+def test_a_database_that_is_not_empty_is_refused_and_not_changed(
+    testbed: DeliveryTestbed, file: bytes, unused_database: str
 ) -> None:
-    before = rows(office.url, "findings")
+    before = select_rows(testbed.url, "findings")
     with pytest.raises(OperatorError, match="the database is not empty"):
-        restored(office.url, file)
-    assert rows(office.url, "findings") == before
-    with psycopg.connect(barren, autocommit=True) as db:
+        restore(testbed.url, file)
+    assert select_rows(testbed.url, "findings") == before
+    with psycopg.connect(unused_database, autocommit=True) as db:
         db.execute("CREATE TABLE somebody_elses (x int)")
         with pytest.raises(OperatorError, match="the database is not empty"):
-            restored(barren, file)
-        assert tables(barren) == {"somebody_elses"}
+            restore(unused_database, file)
+        assert list_tables(unused_database) == {"somebody_elses"}
         db.execute("DROP TABLE somebody_elses")
 
 
-def test_an_extension_of_the_operator_does_not_make_a_database_used(cluster: str, barren: str) -> None:
-    name = psycopg.conninfo.conninfo_to_dict(barren)["dbname"]
+def test_a_database_with_only_an_extension_counts_as_empty(cluster: str, unused_database: str) -> None:
+    name = psycopg.conninfo.conninfo_to_dict(unused_database)["dbname"]
 
     async def main() -> None:
         url = psycopg.conninfo.make_conninfo(cluster, dbname=name)
@@ -438,48 +450,52 @@ def test_an_extension_of_the_operator_does_not_make_a_database_used(cluster: str
             await schema.create_schema(db, 1)
 
     asyncio.run(main())
-    assert tables(barren) == set()
+    assert list_tables(unused_database) == set()
 
 
-def test_who_may_not_make_tables_is_told_in_one_line(file: bytes, barren: str, cluster: str) -> None:
-    stranger = psycopg.conninfo.make_conninfo(
-        barren, user=psycopg.conninfo.conninfo_to_dict(barren)["dbname"].replace("barren", "backup")
+def test_missing_rights_to_create_tables_are_reported_in_one_line(
+    file: bytes, unused_database: str, cluster: str
+) -> None:
+    other_role_url = psycopg.conninfo.make_conninfo(
+        unused_database,
+        user=psycopg.conninfo.conninfo_to_dict(unused_database)["dbname"].replace("unused", "backup"),
     )
-    with pytest.raises(OutcropError) as told, database.convert_database_errors("nothing was restored"):
-        restored(stranger, file)
-    assert told.value.message.startswith("nothing was restored: permission denied")
+    with pytest.raises(OutcropError) as error, database.convert_database_errors("nothing was restored"):
+        restore(other_role_url, file)
+    assert error.value.message.startswith("nothing was restored: permission denied")
 
 
-def test_a_restored_table_needs_no_vacuum(back: tuple[str, RestoreSummary]) -> None:
-    with psycopg.connect(back[0]) as db:
+def test_a_restored_table_needs_no_vacuum(restored_database: tuple[str, RestoreSummary]) -> None:
+    with psycopg.connect(restored_database[0]) as db:
         (pages, visible) = db.execute(
             "SELECT relpages, relallvisible FROM pg_class WHERE relname = 'findings'"
         ).fetchone() or (0, 0)
     assert pages == visible > 0
 
 
-def test_a_server_that_is_slow_is_waited_for_and_nothing_is_gathered_meanwhile(
-    back: tuple[str, RestoreSummary],
+def test_a_restore_waits_for_a_slow_server_and_buffers_nothing(
+    restored_database: tuple[str, RestoreSummary],
 ) -> None:
-    taken: list[int] = []
-    while_it_stood: list[int] = []
+    sent_pieces: list[int] = []
+    sent_while_stopped: list[int] = []
 
     def pieces(pid: int) -> Iterator[bytes]:
-        def go_on() -> None:
-            while_it_stood.append(len(taken))
+        def resume_server() -> None:
+            sent_while_stopped.append(len(sent_pieces))
             os.kill(pid, signal.SIGCONT)
 
         os.kill(pid, signal.SIGSTOP)
-        threading.Timer(0.5, go_on).start()
+        threading.Timer(0.5, resume_server).start()
         for number in range(30):
-            taken.append(number)
+            sent_pieces.append(number)
             yield b"1\t%d\te\t" % number + b"x" * PIECE_SIZE + b"\n"
 
     async def main() -> int:
-        async with await database.connect(back[0]) as db, db.transaction():
-            await db.execute("TRUNCATE etags")  # rows are frozen only where nobody can have seen others
+        async with await database.connect(restored_database[0]) as db, db.transaction():
+            # COPY FREEZE needs a table that was created or truncated in this transaction.
+            await db.execute("TRUNCATE etags")
             table = backup_tables.TableColumns("etags", ["account_id", "key", "etag", "body"])
             return await backup_tables.copy_table_in(db, table, pieces(db.info.backend_pid))
 
     assert asyncio.run(main()) == 30
-    assert 0 < while_it_stood[0] < 5
+    assert 0 < sent_while_stopped[0] < 5

@@ -1,4 +1,4 @@
-"""Receivers that behave badly: one request each, over in time, written down, and no memory lost to them."""
+"""Test deliveries to hostile receivers: one request each, limited time and memory, a recorded outcome."""
 
 import json
 import os
@@ -16,12 +16,12 @@ import pytest
 from outcrop.domain.webhook import Delivery
 from outcrop.net.guard import Egress
 from outcrop.services import webhooks
-from tests.support.deliveries import Office, open_office
+from tests.support.deliveries import DeliveryTestbed, open_testbed
 from tests.support.hostile import KINDS, name_of
 from tests.support.workers import new_database
 
 TIMEOUT = "no complete response within 10 seconds"
-# What is written: outcome, status, reason.
+# kind of receiver -> (outcome, status, reason) that is recorded
 EXPECTED = {
     "never-answers": ("failed", None, TIMEOUT),
     "one-byte-a-second": ("failed", None, TIMEOUT),
@@ -44,26 +44,28 @@ EXPECTED = {
     "no-handshake": ("failed", None, TIMEOUT),
 }
 UNSENT = {"wrong-certificate", "expired-certificate", "plain-http", "no-handshake"}
-AT_ONCE = 3  # of each kind: memory would tell
+EVENTS_PER_KIND = 3  # so that a leak of memory shows
 
 
 @dataclass
-class Seen:
+class HostileDeliveries:
     deliveries: dict[str, list[Delivery]]
     connections: dict[str, int]
     requests: dict[str, int]
     trail: dict[str, list[str]]
     seconds: float
-    grown: int  # bytes of memory at the most
+    grown: int  # bytes by which the memory grew at most
 
 
 @pytest.fixture(scope="module")
-def seen(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    """Deliver to all of them at the same time."""
+def results(
+    cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[HostileDeliveries]:
+    """Deliver events to all kinds of receivers at the same time."""
     folder = tmp_path_factory.mktemp("hostile")
     command = [sys.executable, "-m", "tests.support.hostile", str(folder)]
     with (
-        open_office(new_database(cluster, f"hostile_{worker_id}"), folder) as office,
+        open_testbed(new_database(cluster, f"hostile_{worker_id}"), folder) as testbed,
         subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
         ) as process,
@@ -71,41 +73,41 @@ def seen(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory)
         assert process.stdin is not None
         assert process.stdout is not None
         ports: dict[str, int] = json.loads(process.stdout.readline())
-        to = [f"{name_of(kind)}:443=127.0.0.1:{port}" for kind, port in ports.items()]
-        egress = Egress.parse(["127.0.0.0/8"], to, folder / "ca.pem")
-        customers = {kind: office.customer(f"https://{name_of(kind)}/in") for kind in EXPECTED}
-        quiet = office.customer("https://trap.example/")
-        office.event(quiet)
-        office.deliver(egress)  # everything is loaded before memory is measured
+        routes = [f"{name_of(kind)}:443=127.0.0.1:{port}" for kind, port in ports.items()]
+        egress = Egress.parse(["127.0.0.0/8"], routes, folder / "ca.pem")
+        customers = {kind: testbed.customer(f"https://{name_of(kind)}/in") for kind in EXPECTED}
+        trap_customer = testbed.customer("https://trap.example/")
+        testbed.event(trap_customer)
+        testbed.deliver(egress)  # everything is loaded before memory is measured
         for customer in customers.values():
-            office.event(customer, AT_ONCE)
+            testbed.event(customer, EVENTS_PER_KIND)
         began = time.monotonic()
-        with Watch() as watch:
-            office.deliver(egress, seconds=30)
+        with MemoryWatch() as memory_watch:
+            testbed.deliver(egress, seconds=30)
         seconds = time.monotonic() - began
         process.stdin.write("\n")
         process.stdin.flush()
         counts = json.loads(process.stdout.readline())
         process.kill()
-        yield Seen(
-            {kind: deliveries_of(office, customer.account.id) for kind, customer in customers.items()},
+        yield HostileDeliveries(
+            {kind: deliveries_of(testbed, customer.account.id) for kind, customer in customers.items()},
             {kind: counts[kind][0] for kind in counts},
             {kind: counts[kind][1] for kind in counts},
             {
-                kind: [outcome for _, outcome, _ in office.trail(customer)]
+                kind: [outcome for _, outcome, _ in testbed.trail(customer)]
                 for kind, customer in customers.items()
             },
             seconds,
-            watch.grown,
+            memory_watch.grown,
         )
 
 
-def deliveries_of(office: Office, account_id: int) -> list[Delivery]:
-    return office.backend.run(lambda db: webhooks.list_deliveries(db, account_id, limit=10))
+def deliveries_of(testbed: DeliveryTestbed, account_id: int) -> list[Delivery]:
+    return testbed.backend.run(lambda db: webhooks.list_deliveries(db, account_id, limit=10))
 
 
-class Watch(threading.Thread):
-    """Looks at this process's memory."""
+class MemoryWatch(threading.Thread):
+    """Measures the highest memory use of this process during the block."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -133,30 +135,32 @@ def memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_every_kind_is_here() -> None:
+def test_every_kind_has_an_expectation() -> None:
     assert set(EXPECTED) == set(KINDS) - {"trap"}
     assert len(EXPECTED) >= 17
 
 
 @pytest.mark.parametrize("kind", EXPECTED)
-def test_a_hostile_receiver_gets_one_request_and_its_end_is_written(seen: Seen, kind: str) -> None:
-    for delivery in seen.deliveries[kind]:
+def test_a_hostile_receiver_gets_one_request_and_the_outcome_is_recorded(
+    results: HostileDeliveries, kind: str
+) -> None:
+    for delivery in results.deliveries[kind]:
         assert (delivery.state, delivery.status, delivery.reason) == EXPECTED[kind]
         assert delivery.ms is not None
         assert delivery.ms < 11_000
         assert len((delivery.answer or "").encode()) <= 2048 * 3, (
-            "a byte that is no text becomes a sign of three"
+            "an invalid byte becomes a character of three bytes"
         )
-    assert len(seen.deliveries[kind]) == AT_ONCE
-    assert seen.trail[kind] == [EXPECTED[kind][0]] * AT_ONCE
-    assert seen.connections[kind] == AT_ONCE
-    assert seen.requests[kind] == (0 if kind in UNSENT else AT_ONCE)
+    assert len(results.deliveries[kind]) == EVENTS_PER_KIND
+    assert results.trail[kind] == [EXPECTED[kind][0]] * EVENTS_PER_KIND
+    assert results.connections[kind] == EVENTS_PER_KIND
+    assert results.requests[kind] == (0 if kind in UNSENT else EVENTS_PER_KIND)
 
 
-def test_no_redirect_is_followed(seen: Seen) -> None:
-    assert seen.connections["trap"] == 1, "the event that was meant for it"
+def test_no_redirect_is_followed(results: HostileDeliveries) -> None:
+    assert results.connections["trap"] == 1, "only the event that was addressed to it"
 
 
-def test_all_is_over_in_time_and_memory_is_flat(seen: Seen) -> None:
-    assert seen.seconds < 13
-    assert seen.grown < 48 << 20
+def test_time_and_memory_are_limited(results: HostileDeliveries) -> None:
+    assert results.seconds < 13
+    assert results.grown < 48 << 20

@@ -1,4 +1,4 @@
-"""Filling and asking the service in tests: accounts, keys, findings, HTTP clients and plain SQL."""
+"""Create accounts, keys and findings in tests, and access the service by HTTP clients and plain SQL."""
 
 import asyncio
 import io
@@ -73,7 +73,7 @@ def running_server(
 
 @dataclass(frozen=True)
 class Tenant:
-    """An account with a key and a client that uses it."""
+    """An account, its API key, and an HTTP client that uses the key."""
 
     account: Account
     key: str
@@ -92,6 +92,8 @@ class Tenant:
 
 
 class Backend:
+    """A database with the service's functions, and HTTP clients of the server at `base_url`."""
+
     def __init__(self, settings: Settings, keys: Keyring, base_url: str) -> None:
         self.settings = settings
         self.keys = keys
@@ -107,7 +109,7 @@ class Backend:
         self._stack.close()
 
     def tenant(self, plan: Plan = Plan.GROWTH, slug: str | None = None) -> Tenant:
-        """Make an account with one key."""
+        """Create an account with one API key."""
         slug = slug or f"t-{secrets.token_hex(6)}"
         account = self.run(
             lambda db: accounts.create_account(
@@ -120,6 +122,7 @@ class Backend:
     def key(
         self, account: Account, *, member: str | None = None, expires_at: datetime | None = None
     ) -> tuple[str, str]:
+        """Create an API key; return its id and its text."""
         new = self.run(
             lambda db: key_service.create_key(
                 db, account, name="test", expires_at=expires_at, by="test", member=member, now=now()
@@ -128,13 +131,14 @@ class Backend:
         return str(new.key.id), new.token
 
     def client(self, token: str | None = None) -> httpx.Client:
+        """Return an HTTP client that sends the token, until the backend is closed."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return self._stack.enter_context(
             httpx.Client(base_url=self.base_url, headers=headers, timeout=30, trust_env=False, verify=False)
         )
 
     def import_(self, account: Account, *lines: dict[str, Any]) -> exchange.ImportSummary:
-        """Import findings as `outcrop import` does."""
+        """Import findings as `outcrop import` does; see `make_line`."""
         file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
         async def work(db: Connection) -> exchange.ImportSummary:
@@ -151,13 +155,14 @@ class Backend:
         return self.run(rollups.fold_deltas, transaction=False)
 
     def sql(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement in autocommit mode; return its rows."""
         assert self.settings.database_url is not None
         with psycopg.connect(self.settings.database_url, autocommit=True) as db:
             cursor = db.execute(query.encode(), values)
             return cursor.fetchall() if cursor.description else []
 
     def run(self, work: Callable[[Connection], Awaitable[T]], *, transaction: bool = True) -> T:
-        """Run a service or store function on a connection of its own."""
+        """Run a function of a service or the store on a new connection, in a transaction by default."""
 
         async def main() -> T:
             assert self.settings.database_url is not None
@@ -171,9 +176,10 @@ class Backend:
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run(main())
-        with ThreadPoolExecutor(1) as thread:  # a test that drives a browser has a loop of its own
+        with ThreadPoolExecutor(1) as thread:  # tests with a browser have a running loop
             return thread.submit(lambda: asyncio.run(main())).result()
 
 
 def now() -> datetime:
+    """Return the current time, without fractions of a second, as the database stores it."""
     return datetime.now(UTC).replace(microsecond=0)

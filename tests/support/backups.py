@@ -1,4 +1,4 @@
-"""Backups in tests: a database with something in every table, and both commands' services as the commands call them."""
+"""Make, verify and restore backups in tests, of a database with rows in every table."""
 
 import asyncio
 import io
@@ -15,14 +15,14 @@ from outcrop.store import db as database
 from outcrop.store.backup.tables import EXCLUDED_TABLES
 from outcrop.store.keyring import OperatorKey
 from tests.support.backend import now
-from tests.support.deliveries import SECRET_KEY, Customer, Office
+from tests.support.deliveries import SECRET_KEY, Customer, DeliveryTestbed
 from tests.support.factories import make_line, make_scan
 
 OPERATOR = OperatorKey(SECRET_KEY, Path("/nonexistent"))
 CREDENTIAL = "made-up-" + "Qz7" * 9
 
 
-def backed_up(
+def make_backup(
     url: str, *, progress: Any = lambda _: None, operator: OperatorKey = OPERATOR
 ) -> tuple[bytes, BackupSummary]:
     file = io.BytesIO()
@@ -33,28 +33,28 @@ def backed_up(
                 db, operator, file, version="0.0.1", now=now(), progress=progress
             )
 
-    done = asyncio.run(main())
-    return file.getvalue(), done
+    summary = asyncio.run(main())
+    return file.getvalue(), summary
 
 
-def checked(file: bytes, *, operator: OperatorKey = OPERATOR) -> VerifiedBackup:
+def verify(file: bytes, *, operator: OperatorKey = OPERATOR) -> VerifiedBackup:
     return asyncio.run(backups.verify_backup(io.BytesIO(file), "it", operator, progress=lambda _: None))
 
 
-def restored(url: str, file: bytes) -> RestoreSummary:
-    known = checked(file)
+def restore(url: str, file: bytes) -> RestoreSummary:
+    verified = verify(file)
 
     async def main() -> RestoreSummary:
         async with await database.connect(url) as db, db.transaction():
             return await backups.restore_backup(
-                db, io.BytesIO(file), "it", known, by="test", now=now(), progress=lambda _: None
+                db, io.BytesIO(file), "it", verified, by="test", now=now(), progress=lambda _: None
             )
 
     return asyncio.run(main())
 
 
-def plain_owner(cluster: str, name: str) -> str:
-    """Make an empty database whose owner is nothing else; give its address as that owner reaches it."""
+def create_owned_database(cluster: str, name: str) -> str:
+    """Create an empty database, owned by a new role without other rights; return its URL for that role."""
     with psycopg.connect(cluster, autocommit=True) as db:
         db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         db.execute(f"DROP ROLE IF EXISTS {name}")
@@ -63,7 +63,7 @@ def plain_owner(cluster: str, name: str) -> str:
     return psycopg.conninfo.make_conninfo(cluster, dbname=name, user=name)
 
 
-def tables(url: str) -> set[str]:
+def list_tables(url: str) -> set[str]:
     with psycopg.connect(url) as db:
         return {
             name
@@ -71,21 +71,24 @@ def tables(url: str) -> set[str]:
         }
 
 
-def rows(url: str, table: str, but: tuple[str, ...] = ()) -> list[str]:
-    """Every row of a table as text, some columns left out."""
+def select_rows(url: str, table: str, without: tuple[str, ...] = ()) -> list[str]:
+    """Return every row of a table as JSON text, without the columns in `without`."""
     with psycopg.connect(url) as db:
-        minus = sql.SQL("").join(sql.SQL(" - {}").format(sql.Literal(column)) for column in but)
+        removals = sql.SQL("").join(sql.SQL(" - {}").format(sql.Literal(column)) for column in without)
         query = sql.SQL("SELECT (to_jsonb(t){})::text FROM {} t ORDER BY 1").format(
-            minus, sql.Identifier(table)
+            removals, sql.Identifier(table)
         )
         return [row for (row,) in db.execute(query)]
 
 
-def form(url: str) -> set[tuple[str, ...]]:
-    """Everything that a schema consists of beside its rows."""
+def schema_objects(url: str) -> set[tuple[str, ...]]:
+    """Return the indexes, constraints, triggers and functions of the database."""
     queries = (
         "SELECT 'index', indexdef FROM pg_indexes WHERE schemaname = 'public'",
-        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid <> 0",
+        (
+            "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint "
+            "WHERE conrelid <> 0"
+        ),
         "SELECT 'trigger', pg_get_triggerdef(oid), tgenabled::text FROM pg_trigger WHERE NOT tgisinternal",
         """SELECT 'function', pg_get_functiondef(p.oid) FROM pg_proc p
            WHERE pronamespace = 'public'::regnamespace AND prokind = 'f'
@@ -95,28 +98,29 @@ def form(url: str) -> set[tuple[str, ...]]:
         return {row for query in queries for row in db.execute(query.encode())}
 
 
-def fill(office: Office) -> Customer:
-    """Put something into every table; what no service is needed for is written by hand."""
-    customer = office.customer()
+def fill_every_table(testbed: DeliveryTestbed) -> Customer:
+    """Insert rows into every table, by services or by plain SQL; return the account."""
+    customer = testbed.customer()
     account = customer.account
-    member, run, ended, other = uuid4(), uuid4(), uuid4(), office.customer()
-    awkward = {
+    member, run, ended, other = uuid4(), uuid4(), uuid4(), testbed.customer()
+    special_characters = {
         "file_path": "a\tb\\n\u2028.py",
         "resolution_note": 'line\nbreak \\. "',
         "status": "resolved",
         "secret": CREDENTIAL + "x",
     }
-    office.backend.import_(
-        account, make_line(secret=CREDENTIAL), make_line(**awkward), make_line(status="customer_restricted")
+    testbed.backend.import_(
+        account,
+        make_line(secret=CREDENTIAL),
+        make_line(**special_characters),
+        make_line(status="customer_restricted"),
     )
-    office.backend.import_(other.account, make_line())
-    office.backend.sql(
-        "UPDATE findings SET composite_score = composite_score / 3"
-    )  # counted, and not folded yet
-    office.backend.key(account)
-    office.event(customer, 2)
+    testbed.backend.import_(other.account, make_line())
+    testbed.backend.sql("UPDATE findings SET composite_score = composite_score / 3")  # leaves unfolded deltas
+    testbed.backend.key(account)
+    testbed.event(customer, 2)
     for id_, status, finished in ((run, "running", None), (ended, "completed", now())):
-        office.backend.scan(account, make_scan(id=id_, status=status, finished_at=finished))
+        testbed.backend.scan(account, make_scan(id=id_, status=status, finished_at=finished))
     digest = uuid4().bytes
     for statement, *values in (
         ("INSERT INTO members VALUES (%s, %s, %s, 'owner', 'hash', now())", member, account.id, str(member)),
@@ -140,14 +144,20 @@ def fill(office: Office) -> Customer:
         ("INSERT INTO recovery_codes VALUES (%s, %s)", member, digest),
         ("INSERT INTO views VALUES (%s, %s, 'mine', 'status=active', 'jo', now())", account.id, uuid4()),
         (
-            "INSERT INTO targets VALUES (%s, %s, 'owner', 'github:acme', 'daily', '{a,\"b,c\"}', '{}', '{}', null, now(), now())",
+            (
+                "INSERT INTO targets VALUES (%s, %s, 'owner', 'github:acme', 'daily', '{a,\"b,c\"}', '{}', '{}', "
+                "null, now(), now())"
+            ),
             account.id,
             uuid4(),
         ),
         ("INSERT INTO sources VALUES (%s, 'github:1', null, '', %s, %s, now())", account.id, digest, ended),
         ("INSERT INTO etags VALUES (%s, 'k', 'e', %s)", account.id, b"\x00\\\n\xff" * 9),
         (
-            "INSERT INTO scan_sources (account_id, scan_id, source, spec, status) VALUES (%s, %s, 'github:1', '{}', 'running')",
+            (
+                "INSERT INTO scan_sources (account_id, scan_id, source, spec, status) "
+                "VALUES (%s, %s, 'github:1', '{}', 'running')"
+            ),
             account.id,
             run,
         ),
@@ -159,13 +169,16 @@ def fill(office: Office) -> Customer:
         ("INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('outcrop', 'look_at_source')",),
         ("UPDATE outbox SET claimed_at = now(), claimer = 5 WHERE ctid = (SELECT max(ctid) FROM outbox)",),
         (
-            "INSERT INTO verdicts VALUES (%s, %s, 'valid', 'high', '', '{aws}', true, false, false, now()) ON CONFLICT DO NOTHING",
+            (
+                "INSERT INTO verdicts VALUES (%s, %s, 'valid', 'high', '', '{aws}', true, false, false, now()) "
+                "ON CONFLICT DO NOTHING"
+            ),
             *(account.id, digest),
         ),
     ):
-        office.backend.sql(statement, *values)
+        testbed.backend.sql(statement, *values)
     return customer
 
 
-def kept(url: str) -> set[str]:
-    return tables(url) - EXCLUDED_TABLES.keys()
+def backed_up_tables(url: str) -> set[str]:
+    return list_tables(url) - EXCLUDED_TABLES.keys()

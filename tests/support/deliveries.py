@@ -1,4 +1,4 @@
-"""Deliveries in tests: accounts with webhooks on a database, a receiver behind real TLS, and the courier that serves them."""
+"""Deliver webhook events in tests, to a receiver with real TLS."""
 
 import asyncio
 import json
@@ -30,13 +30,15 @@ HOST = "hooks.example"
 
 @dataclass
 class Customer:
+    """An account and the secret of its webhook."""
+
     account: Account
     secret: str = field(repr=False)
 
 
 @dataclass
-class Office:
-    """What the tests of deliveries work with; nobody else uses its database."""
+class DeliveryTestbed:
+    """A database of its own for tests of deliveries, with helpers to add accounts and events."""
 
     backend: Backend
 
@@ -46,7 +48,7 @@ class Office:
         return self.backend.settings.database_url
 
     def customer(self, url: str | None = f"https://{HOST}/in", plan: Plan = Plan.GROWTH) -> Customer:
-        """Make an account, with a webhook unless there is no address."""
+        """Create an account, with a webhook if there is a URL."""
         slug = f"w-{uuid4().hex[:12]}"
 
         async def make(db: Connection) -> Customer:
@@ -63,7 +65,7 @@ class Office:
         return self.backend.run(make)
 
     def event(self, customer: Customer, number: int = 1, **fields: Any) -> list[UUID]:
-        """Let events wait; give their ids."""
+        """Queue events; return their ids."""
         ids = [uuid4() for _ in range(number)]
 
         async def write(db: Connection) -> None:
@@ -76,10 +78,11 @@ class Office:
         return ids
 
     def deliver(self, egress: Egress, *, seconds: float = 20, slots: int = SLOTS) -> None:
-        """Deliver until nothing waits and nothing is under way."""
+        """Run a delivery worker until no delivery is open."""
         asyncio.run(deliver_all(self.url, self.backend.keys, egress, seconds=seconds, slots=slots))
 
     def outcomes(self, customer: Customer) -> list[tuple[str, int | None, str | None]]:
+        """Return (outcome, status, reason) of all deliveries, oldest first."""
         return self.backend.sql(
             "SELECT outcome, status, reason FROM outbox WHERE account_id = %s ORDER BY seq",
             customer.account.id,
@@ -88,6 +91,7 @@ class Office:
     def trail(
         self, customer: Customer, action: str = "webhook.delivery"
     ) -> list[tuple[str, str, dict[str, Any]]]:
+        """Return (target, outcome, detail) of the audit lines with this action."""
         rows = self.backend.sql(
             "SELECT target, outcome, detail FROM audit WHERE account_id = %s AND action = %s ORDER BY id",
             customer.account.id,
@@ -96,44 +100,47 @@ class Office:
         return [(target, outcome, detail) for target, outcome, detail in rows]
 
 
-LEFT = "SELECT count(*) FROM outbox WHERE outcome IS NULL"
+COUNT_OPEN = "SELECT count(*) FROM outbox WHERE outcome IS NULL"
 
 
 async def deliver_all(
     url: str, keys: Any, egress: Egress, *, seconds: float = 20, slots: int = SLOTS
 ) -> None:
+    """Run a delivery worker until no delivery is open, for at most `seconds`."""
     async with database.open_pool(url, size=4, statement_timeout=20) as pool:
         stop = asyncio.Event()
-        courier = asyncio.create_task(
+        worker = asyncio.create_task(
             DeliveryWorker(pool, keys, PostClient(egress).post, slots=slots).run(stop)
         )
         try:
             async with asyncio.timeout(seconds):
                 while True:
                     async with pool.connection() as db:
-                        (left,) = await database.fetch_single_row(db, LEFT)
-                    if not left:
+                        (open_deliveries,) = await database.fetch_single_row(db, COUNT_OPEN)
+                    if not open_deliveries:
                         return
                     await asyncio.sleep(0.02)
         finally:
             stop.set()
-            await courier
+            await worker
 
 
 @contextmanager
-def open_office(url: str, folder: Path) -> Iterator[Office]:
+def open_testbed(url: str, folder: Path) -> Iterator[DeliveryTestbed]:
+    """Migrate the database and open it for tests of deliveries."""
     settings = Settings(_env_file=None, database_url=url, data_dir=folder, secret_key=SECRET_KEY)
     with Backend(settings, asyncio.run(prepare_database(settings, url)), "http://127.0.0.1") as backend:
-        yield Office(backend)
+        yield DeliveryTestbed(backend)
 
 
 @contextmanager
 def receiver(folder: Path, *hosts: str) -> Iterator[FakeServer]:
-    """Answer 200 to everything, and keep what came."""
-    with serve_https(folder, hosts or (HOST,), lambda _: FakeResponse()) as made:
-        yield made
+    """Run a server that answers 200 to every request and keeps the requests."""
+    with serve_https(folder, hosts or (HOST,), lambda _: FakeResponse()) as server:
+        yield server
 
 
-def event_of(asked: ReceivedRequest) -> dict[str, Any]:
-    event: dict[str, Any] = json.loads(asked.body)
+def parse_event(request: ReceivedRequest) -> dict[str, Any]:
+    """Return the event in the body of a request."""
+    event: dict[str, Any] = json.loads(request.body)
     return event

@@ -1,4 +1,4 @@
-"""Findings and scan runs with a default for every field."""
+"""Build findings and scan runs with a default for every field."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -7,8 +7,8 @@ from uuid import uuid4
 from outcrop.domain.scan import ScanRun, ScanStatus, ScanType, Trigger
 
 
-def make_line(**given: Any) -> dict[str, Any]:
-    """Make one line for `outcrop import`."""
+def make_line(**fields: Any) -> dict[str, Any]:
+    """Return one line for `outcrop import`, with the given fields."""
     return {
         "id": str(uuid4()),
         "status": "active",
@@ -27,10 +27,11 @@ def make_line(**given: Any) -> dict[str, Any]:
         "first_seen_at": "2026-01-02T03:04:05+00:00",
         "last_seen_at": "2026-02-03T04:05:06+00:00",
         "seen_count": 3,
-    } | given
+    } | fields
 
 
-def make_scan(**given: Any) -> ScanRun:
+def make_scan(**fields: Any) -> ScanRun:
+    """Return a scan run with the given fields."""
     defaults: dict[str, Any] = {
         "id": uuid4(),
         "type": ScanType.GITHUB,
@@ -39,4 +40,4 @@ def make_scan(**given: Any) -> ScanRun:
         "target": "github:acme",
         "created_at": datetime(2026, 3, 1, tzinfo=UTC),
     }
-    return ScanRun(**(defaults | given))
+    return ScanRun(**(defaults | fields))

@@ -1,4 +1,4 @@
-"""Members of an account in tests, and the services of signing in with a pool as a server has one."""
+"""Create members in tests and sign them in, with a connection pool as a server has."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,11 +20,8 @@ from tests.support.backend import Backend
 T = TypeVar("T")
 PASSWORD = "a long pass phrase"
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
-QUICK = {
-    "time_cost": 1,
-    "memory_cost": 8,
-    "parallelism": 1,
-}  # the real parameters cost a test most of its time
+# The real parameters would take most of the time of a test.
+QUICK = {"time_cost": 1, "memory_cost": 8, "parallelism": 1}
 
 
 @cache
@@ -34,23 +31,25 @@ def password_hash() -> str:
 
 @pytest.fixture
 def nobody_has_tried(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No failure of another test counts, and a hash is quickly made."""
+    """Delete the failed attempts of other tests, and make password hashes cheap."""
     backend.sql("TRUNCATE sign_in_attempts")
     monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(**QUICK))
 
 
 def add_member(
-    backend: Backend, account: Account, role: Role = Role.OWNER, hashed: str | None = None
+    backend: Backend, account: Account, role: Role = Role.OWNER, password_hash_: str | None = None
 ) -> Member:
-    """Add a member with the tests' password."""
+    """Insert a member with the password PASSWORD, or with the given hash."""
     new = accounts.NewMember(
-        uuid4(), f"{role}-{uuid4().hex[:8]}@example.com", role, hashed or password_hash()
+        uuid4(), f"{role}-{uuid4().hex[:8]}@example.com", role, password_hash_ or password_hash()
     )
     backend.run(lambda db: accounts.insert_member(db, account.id, new, now=NOW))
     return Member(new.id, account.slug, new.email, role, NOW)
 
 
 def with_pool(backend: Backend, work: Callable[[Pool], Awaitable[T]], size: int = 1) -> T:
+    """Run `work` with a pool of `size` connections."""
+
     async def main() -> T:
         assert backend.settings.database_url is not None
         async with database.open_pool(backend.settings.database_url, size=size, statement_timeout=30) as pool:
@@ -59,10 +58,11 @@ def with_pool(backend: Backend, work: Callable[[Pool], Awaitable[T]], size: int 
     return asyncio.run(main())
 
 
-def sign_in(backend: Backend, email: str, password: str = PASSWORD, **given: Any) -> str:
-    given = {"code": None, "address": "192.0.2.1", "agent": "Firefox", "now": NOW} | given
+def sign_in(backend: Backend, email: str, password: str = PASSWORD, **options: Any) -> str:
+    """Sign a member in; return the token of the session."""
+    options = {"code": None, "address": "192.0.2.1", "agent": "Firefox", "now": NOW} | options
     return with_pool(
-        backend, lambda pool: sessions.sign_in(pool, backend.keys, email=email, password=password, **given)
+        backend, lambda pool: sessions.sign_in(pool, backend.keys, email=email, password=password, **options)
     )
 
 
@@ -71,7 +71,7 @@ def resume(backend: Backend, token: str, now: datetime = NOW) -> SignedInMember 
 
 
 def trail(backend: Backend, account: Account) -> list[tuple[str, str, str | None, str, dict[str, Any]]]:
-    """Every audit line but that of the account and its key: actor, action, target, outcome, detail."""
+    """Return (actor, action, target, outcome, detail) of audit lines, without those of account and key."""
     rows = backend.sql(
         "SELECT actor, action, target, outcome, detail FROM audit WHERE account_id = %s ORDER BY id",
         account.id,
@@ -80,21 +80,21 @@ def trail(backend: Backend, account: Account) -> list[tuple[str, str, str | None
 
 
 def everything_stored(backend: Backend) -> str:
-    """The whole of every table that signing in writes to, as text."""
+    """Return all rows of every table that signing in writes to, as text."""
     tables = ("sessions", "sign_in_attempts", "links", "second_factors", "recovery_codes", "members", "audit")
     return "\n".join(row for table in tables for (row,) in backend.sql(f"SELECT t::text FROM {table} t"))
 
 
 async def count_statements(db: Connection, work: Callable[[], Awaitable[object]]) -> int:
-    """Count what a piece of work asks of the database."""
-    asked = 0
+    """Return the number of statements that `work` executes on the connection."""
+    count = 0
     execute = db.execute
 
-    async def counted(*arguments: Any, **more: Any) -> Any:
-        nonlocal asked
-        asked += 1
-        return await execute(*arguments, **more)
+    async def execute_and_count(*arguments: Any, **kwargs: Any) -> Any:
+        nonlocal count
+        count += 1
+        return await execute(*arguments, **kwargs)
 
-    db.execute = counted  # type: ignore[assignment,method-assign]
+    db.execute = execute_and_count  # type: ignore[assignment,method-assign]
     await work()
-    return asked
+    return count

@@ -1,6 +1,8 @@
-"""Couriers that are killed: a warm parent that forks them, so that hundreds can die in half a minute.
+"""Run delivery workers that are killed.
 
-`python -m tests.support.couriers URL PORT CA_FILE` takes one command a line on standard input and answers each with one line of JSON.
+A prepared parent process forks them, so that hundreds can die in a short time.
+`python -m tests.support.killed_workers URL PORT CA_FILE` reads one command per line from standard input and
+answers each with a line of JSON.
 """
 
 import asyncio
@@ -27,26 +29,27 @@ from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store import outbox
 from outcrop.store.keyring import Keyring
-from tests.support.deliveries import HOST, LEFT, SECRET_KEY
+from tests.support.deliveries import COUNT_OPEN, HOST, SECRET_KEY
 
 
 def die(*_: object, **__: object) -> NoReturn:
+    """Kill this process."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("unreachable")
 
 
-# --- the named points of a delivery; each changes a process that is about to be forked away
+# --- the points of a delivery at which a worker can be killed; each function patches a forked process
 
 
 def while_claiming() -> None:
     claim = outbox.claim_events
 
-    async def broken(*given: Any) -> Any:
-        if await claim(*given):
+    async def claim_and_die(*args: Any) -> Any:
+        if await claim(*args):
             die()
         return []
 
-    outbox.claim_events = broken  # type: ignore[assignment]
+    outbox.claim_events = claim_and_die  # type: ignore[assignment]
 
 
 def when_claimed() -> None:
@@ -58,31 +61,31 @@ def when_connected() -> None:
 
 
 def while_sending() -> None:
-    def half(self: Any, transport: Any) -> None:
+    def send_half(self: Any, transport: Any) -> None:
         transport.write(self._request[: len(self._request) // 2])
         asyncio.get_running_loop().call_later(0.1, die)
 
-    post._PostProtocol.connection_made = half  # type: ignore[method-assign]
+    post._PostProtocol.connection_made = send_half  # type: ignore[method-assign]
 
 
 def when_sent() -> None:
-    made = post._PostProtocol.connection_made
+    connection_made = post._PostProtocol.connection_made
 
-    def whole(self: Any, transport: Any) -> None:
-        made(self, transport)
+    def send_all(self: Any, transport: Any) -> None:
+        connection_made(self, transport)
         asyncio.get_running_loop().call_later(0.1, die)
 
-    post._PostProtocol.connection_made = whole  # type: ignore[method-assign]
+    post._PostProtocol.connection_made = send_all  # type: ignore[method-assign]
 
 
 def when_answered() -> None:
-    send = PostClient.post
+    post_event = PostClient.post
 
-    async def sent(*given: Any, **more: Any) -> Any:
-        await send(*given, **more)
+    async def post_and_die(*args: Any, **kwargs: Any) -> Any:
+        await post_event(*args, **kwargs)
         die()
 
-    PostClient.post = sent  # type: ignore[method-assign]
+    PostClient.post = post_and_die  # type: ignore[method-assign]
 
 
 def while_writing() -> None:
@@ -90,13 +93,13 @@ def while_writing() -> None:
 
 
 def when_written() -> None:
-    settle = outbox.save_results
+    save_results = outbox.save_results
 
-    async def settled(*given: Any, **more: Any) -> None:
-        await settle(*given, **more)
+    async def save_and_die(*args: Any, **kwargs: Any) -> None:
+        await save_results(*args, **kwargs)
         die()
 
-    outbox.save_results = settled
+    outbox.save_results = save_and_die
 
 
 POINTS: dict[str, Callable[[], None]] = {
@@ -114,16 +117,19 @@ POINTS: dict[str, Callable[[], None]] = {
 }
 
 
-# --- the warm parent
+# --- the parent process
 
 
-class Parent:
+class WorkerParent:
+    """A process that has loaded everything and forks delivery workers."""
+
     def __init__(self, url: str, keys: Keyring, egress: Egress) -> None:
         self.url = url
         self.keys = keys
         self.poster = PostClient(egress)
 
     def fork(self, change: Callable[[], None] | None = None) -> int:
+        """Fork a worker, patched by `change`; return its process id."""
         if (pid := os.fork()) == 0:
             try:
                 if change is not None:
@@ -134,53 +140,56 @@ class Parent:
         return pid
 
     async def work(self) -> None:
+        """Run a delivery worker until SIGTERM."""
         stop = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         async with database.open_pool(self.url, size=2, statement_timeout=20) as pool:
             await DeliveryWorker(pool, self.keys, self.poster.post, slots=20).run(stop)
 
     def die(self, point: str) -> bool:
-        """Let a courier run until it dies at a point; tell whether it did."""
+        """Run a worker that kills itself at a point; return whether it did."""
         pid = self.fork(POINTS[point])
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            ended_pid, status = os.waitpid(pid, os.WNOHANG)
+            if ended_pid:
                 return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
             time.sleep(0.01)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         return False
 
-    def race(self, *, kills: int, seconds: float, pause: float, racing: int = 4) -> dict[str, Any]:
-        """Let couriers race, kill them at random moments, and let others take over until nothing waits."""
-        dice = random.Random(6)
-        living = [self.fork() for _ in range(racing)]
+    def race(self, *, kills: int, seconds: float, pause: float, worker_count: int = 4) -> dict[str, Any]:
+        """Run several workers, kill and replace them at random times, and wait until no event waits."""
+        rng = random.Random(6)
+        workers = [self.fork() for _ in range(worker_count)]
         killed = 0
-        end = time.monotonic() + seconds
-        while killed < kills and time.monotonic() < end and self.waiting():
-            time.sleep(dice.expovariate(1 / pause))
-            pid = living.pop(dice.randrange(racing))
+        deadline = time.monotonic() + seconds
+        while killed < kills and time.monotonic() < deadline and self.waiting():
+            time.sleep(rng.expovariate(1 / pause))
+            pid = workers.pop(rng.randrange(worker_count))
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-            living.append(self.fork())
+            workers.append(self.fork())
             killed += 1
-        late = time.monotonic() + 120
-        while self.waiting() and time.monotonic() < late:
+        final_deadline = time.monotonic() + 120
+        while self.waiting() and time.monotonic() < final_deadline:
             time.sleep(0.1)
-        for pid in living:
+        for pid in workers:
             os.kill(pid, signal.SIGTERM)
-        for pid in living:
+        for pid in workers:
             os.waitpid(pid, 0)
         return {"killed": killed}
 
     def waiting(self) -> int:
+        """Return the number of events that wait to be claimed."""
         with psycopg.connect(self.url, autocommit=True) as db:
-            row = db.execute(LEFT.encode() + b" AND claimed_at IS NULL").fetchone()
+            row = db.execute(COUNT_OPEN.encode() + b" AND claimed_at IS NULL").fetchone()
         return 0 if row is None else int(row[0])
 
 
 def main() -> None:
+    """Execute the commands of standard input."""
     url, port, ca_file = sys.argv[1:4]
     settings = Settings(
         _env_file=None, database_url=url, data_dir=Path("/nonexistent"), secret_key=SECRET_KEY
@@ -188,11 +197,11 @@ def main() -> None:
     egress = Egress.parse(["127.0.0.0/8"], [f"{HOST}:443=127.0.0.1:{port}"], Path(ca_file))
     set_up_logs("error", "json")
     delivery._IDLE_PAUSE = 0.05
-    parent = Parent(url, asyncio.run(prepare_database(settings, url)), egress)
+    parent = WorkerParent(url, asyncio.run(prepare_database(settings, url)), egress)
     for line in sys.stdin:
         name, _, rest = line.strip().partition(" ")
-        done: object = parent.die(rest) if name == "die" else parent.race(**json.loads(rest))
-        sys.stdout.write(json.dumps(done) + "\n")
+        result: object = parent.die(rest) if name == "die" else parent.race(**json.loads(rest))
+        sys.stdout.write(json.dumps(result) + "\n")
         sys.stdout.flush()
 
 
