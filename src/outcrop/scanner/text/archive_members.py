@@ -29,7 +29,10 @@ class RawBytes(bytes):
 
 @dataclass(slots=True)
 class UnpackBudget:
-    """The bytes, members and seconds that unpacking one file may still take, and the gaps that it left."""
+    """The bytes, members and seconds that unpacking one file may still take.
+
+    `gaps` lists, as texts for the user, what was skipped or could not be read.
+    """
 
     clock: Callable[[], float] = time.monotonic
     bytes_left: int = MAX_TOTAL_BYTES
@@ -41,7 +44,7 @@ class UnpackBudget:
         self._deadline = self.clock() + MAX_SECONDS
 
     def exceeded_limit(self) -> str | None:
-        """Return the limit that is exceeded, as the text of a gap; None if there is none."""
+        """Return the limit that is exceeded, as the text of a gap; None if no limit is exceeded."""
         if self.bytes_left <= 0:
             return "too large when unpacked, the rest was skipped"
         if self.members_left <= 0:
@@ -49,11 +52,15 @@ class UnpackBudget:
         return "took too long to unpack, the rest was skipped" if self.clock() > self._deadline else None
 
     def max_bytes(self) -> int:
-        """Return the number of bytes that may be read of the next member."""
+        """Return the number of bytes that may be read of the next member; 0 if none are left."""
         return min(MAX_MEMBER_BYTES, max(0, self.bytes_left))
 
     def count(self, name: str, content: bytes) -> bytes:
-        """Subtract a member from the budget and return its content; add a gap if the content was cut off."""
+        """Subtract a member from the budget and return its content unchanged.
+
+        Add a gap with the `name` of the member if the content has more than `max_bytes()`: callers read one
+        byte more than that, so it was cut off.
+        """
         self.members_left -= 1
         if len(content) > self.max_bytes():
             self.gaps.append(f"{name}: too large, only the beginning was read")
@@ -62,5 +69,8 @@ class UnpackBudget:
 
 
 def blank(data: bytes) -> bytes:
-    """Return as many spaces and line breaks as the data has: text after them keeps its line and column."""
+    """Return the data with every byte except line breaks replaced by a space.
+
+    Text that is put after it keeps its line and column.
+    """
     return data.translate(_BLANK)

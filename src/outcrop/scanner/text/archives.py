@@ -31,10 +31,10 @@ _EIGHT_WIDE_LETTERS, _WIDE_STRING = b"a\0" * 8, re.compile(rb"(?:a\0)++")
 def unpack_texts(
     data: bytes, budget: UnpackBudget, name: str = "", depth: int = 0
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield the plain texts in a file, each with its name inside the file.
+    """Yield the plain texts in a file, each with its name inside the file (`outer!inner`).
 
-    A file that is no archive is yielded itself, with the name that was given. `depth` counts the archives
-    around the file.
+    A file that is no archive, is nested too deeply or cannot be read is yielded itself, with `name`. `depth`
+    counts the archives around the file. What was skipped is added to the gaps of the budget.
     """
     if isinstance(data, RawBytes):
         yield name, data
@@ -62,12 +62,16 @@ def unpack_texts(
 
 
 def _join_names(outer: str, inner: str) -> str:
-    """Return the name of a member inside its archive: `outer!inner`."""
+    """Return the name of a member inside its archive, `outer!inner`; if one name is empty, the other."""
     return f"{outer}!{inner}" if outer and inner else outer or inner
 
 
 def _read_tar(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the files of a tar, and the data after its end, which may be another archive."""
+    """Yield the files of a tar, and the data after its end, which may be another archive.
+
+    Everything is subtracted from the budget. If the tar is damaged at its end, add a gap and yield the rest
+    as raw bytes. Raise one of READ_ERRORS if it cannot be read further.
+    """
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
         last_offset = -1
         while (member := archive.next()) is not None:
@@ -90,29 +94,38 @@ def _read_tar(data: bytes, budget: UnpackBudget) -> Members:
 
 
 def _read_deb(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the members of a deb: two archives and the version of the format."""
+    """Yield the members of a Debian package: two archives and the version of the format.
+
+    Raise ValueError if it is damaged.
+    """
     return _count_members(ar_members(data), budget)
 
 
 def _read_cpio(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the files of a cpio, and the data after its end."""
+    """Yield the files of a cpio archive, and the data after its end. Raise ValueError if it is damaged."""
     return _count_members(cpio_members(data), budget)
 
 
 def _count_members(members: Members, budget: UnpackBudget) -> Members:
-    """Yield members, each cut to what the budget allows and subtracted from the budget."""
+    """Yield members, each subtracted from the budget and cut to one byte more than the budget allows."""
     return ((name, budget.count(name, content[: budget.max_bytes() + 1])) for name, content in members)
 
 
 def _read_rpm(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the headers of an rpm, which contain its scripts, and the compressed archive of its files."""
+    """Yield the headers of an RPM package, which contain its scripts, and its compressed files.
+
+    Both have the name "". Raise ValueError if a header is damaged.
+    """
     payload = find_rpm_payload(data)
     yield "", RawBytes(data[:payload])
     yield "", budget.count("archive", data[payload:])
 
 
 def _decode_wide(data: bytes) -> bytes:
-    """Return a text in UTF-16 or UTF-32 as UTF-8, and other data with its UTF-16 strings as ASCII."""
+    """Return a text in UTF-16 or UTF-32 as UTF-8.
+
+    Return a Windows file with strings in UTF-16 with these strings as ASCII, and other data unchanged.
+    """
     if charset := detect_wide_charset(data):
         return data.decode(charset, "replace").encode("utf-8", "replace")
     return _narrow_strings(data) if has_utf16_strings(data) else data
@@ -121,7 +134,8 @@ def _decode_wide(data: bytes) -> bytes:
 def _narrow_strings(data: bytes) -> bytes:
     """Return binary data with each UTF-16 string as ASCII, and zeros after it so that offsets stay the same.
 
-    Searching for eight letters first is quicker than searching with a pattern.
+    Only little-endian strings of at least eight ASCII characters are changed. Searching for eight letters
+    first is quicker than searching with a pattern.
     """
     kinds = data.translate(_BYTE_KINDS)
     out = bytearray(data)

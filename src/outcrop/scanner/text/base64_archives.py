@@ -24,7 +24,11 @@ _MAX_EXPANSION = 100  # unpacked bytes per byte of the archive: a text may be fu
 
 
 class ArchivedText(NamedTuple):
-    """A text of an archive, the span of the archive's base64, and the encodings from the outside in."""
+    """A text of an archive that is embedded as base64 in another text.
+
+    `start` and `stop` are the span of the base64. `encoding` has the encodings from the outside in:
+    ("base64", "packed").
+    """
 
     text: bytes
     start: int
@@ -33,7 +37,11 @@ class ArchivedText(NamedTuple):
 
 
 def unpack_base64_archives(data: bytes, ends: list[int]) -> Iterator[ArchivedText]:
-    """Yield the texts of the archives in a text; at `ends`, BASE64_ARCHIVE_PATTERNS have matched."""
+    """Yield the texts of the archives that are embedded in `data` as base64.
+
+    `ends` has the offsets at which matches of BASE64_ARCHIVE_PATTERNS end, in order. Damaged archives cause
+    no error.
+    """
     last_stop = 0
     for end in ends:
         start = end - _PREFIX_CHARS
@@ -49,7 +57,10 @@ def unpack_base64_archives(data: bytes, ends: list[int]) -> Iterator[ArchivedTex
 
 
 def _decode(run: bytes) -> bytes:
-    """Decode base64 in either alphabet, with line breaks, without padding; return nothing if invalid."""
+    """Decode base64 in the standard or the URL alphabet; return b"" if it is invalid.
+
+    Spaces and line breaks are ignored. The padding `=` may be absent.
+    """
     text = run.translate(_STANDARD_ALPHABET, _SPACE)
     try:
         return base64.b64decode(
@@ -60,7 +71,10 @@ def _decode(run: bytes) -> bytes:
 
 
 def _unpack(content: bytes) -> Iterator[bytes]:
-    """Yield the texts of an archive."""
+    """Yield the texts of an archive, or `content` itself if it is none.
+
+    At most _MAX_EXPANSION times the size of the archive is unpacked.
+    """
     from outcrop.scanner.text.archive_members import UnpackBudget  # noqa: PLC0415 - rarely needed
     from outcrop.scanner.text.archives import unpack_texts  # noqa: PLC0415 - rarely needed
 

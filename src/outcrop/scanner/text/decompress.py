@@ -23,13 +23,19 @@ class _DamagedError(ValueError):
 
 
 class Inflater:
-    """The decompressor of zlib with the interface of those of bz2 and lzma. `wbits` 31 is gzip."""
+    """The decompressor of zlib with the interface of those of bz2 and lzma.
+
+    `wbits` is the window size and format as in zlib: 31 is gzip, -15 is deflate without a header.
+    """
 
     def __init__(self, wbits: int = 31) -> None:
         self._zlib = zlib.decompressobj(wbits)
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Decompress the next data. On damage, raise an error with all that was decompressed before it."""
+        """Return the next data decompressed, at most `max_length` bytes.
+
+        If the data is damaged, raise _DamagedError with all that was decompressed of it before the damage.
+        """
         before = self._zlib.copy()
         try:
             return self._zlib.decompress(data, max_length)
@@ -38,15 +44,20 @@ class Inflater:
 
     @property
     def eof(self) -> bool:
+        """Whether the end of the compressed stream was reached."""
         return self._zlib.eof
 
     @property
     def unused_data(self) -> bytes:
+        """The bytes that were passed to `decompress` but are after the end of the stream."""
         return self._zlib.unused_data
 
 
 def _decompress_bytewise(inflater: "zlib._Decompress", data: bytes) -> bytes:
-    """Decompress up to the byte at which zlib fails. With a wrong checksum at the end that is everything."""
+    """Return the data decompressed up to the byte at which zlib fails.
+
+    If only the checksum at the end is wrong, that is everything.
+    """
     out = bytearray()
     try:
         for at in range(len(data)):
@@ -62,9 +73,11 @@ Decompressor = Inflater | bz2.BZ2Decompressor | lzma.LZMADecompressor
 def read_stream(
     stream: Decompressor, data: bytes, at: int, max_bytes: int, out: bytearray
 ) -> tuple[int, str | None]:
-    """Decompress the stream that begins at `at` into `out`, which may become `max_bytes` long.
+    """Decompress the stream that begins at offset `at` of `data`, and append the result to `out`.
 
-    Return the offset after the stream, and the text of a gap if only a part of it was read.
+    `stream` is a new decompressor for the format. `out` is cut to `max_bytes`, with what it had before.
+    Return the offset after the stream, and the text of a gap, or None if all was read. Damaged data is no
+    error but a gap.
     """
     step = _FIRST_STEP_BYTES
     try:
@@ -85,22 +98,34 @@ def read_stream(
 
 
 def read_gzip(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the decompressed content of gzip, and the bytes after it."""
+    """Yield the decompressed content of all gzip streams together, and the bytes after them.
+
+    Both have the name "". Raise ValueError if nothing can be decompressed.
+    """
     return _read_streams(data, budget, Inflater)
 
 
 def read_bz2(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the decompressed content of bzip2, and the bytes after it."""
+    """Yield the decompressed content of all bzip2 streams together, and the bytes after them.
+
+    Both have the name "". Raise ValueError if nothing can be decompressed.
+    """
     return _read_streams(data, budget, bz2.BZ2Decompressor)
 
 
 def read_xz(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the decompressed content of xz, and the bytes after it."""
+    """Yield the decompressed content of all xz streams together, and the bytes after them.
+
+    Both have the name "". Raise ValueError if nothing can be decompressed.
+    """
     return _read_streams(data, budget, lambda: lzma.LZMADecompressor(memlimit=_LZMA_MEMORY))
 
 
 def read_lzma(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the decompressed content of lzma without the container of xz, and the bytes after it."""
+    """Yield the decompressed content of lzma without the container of xz, and the bytes after it.
+
+    Both have the name "". Raise ValueError if nothing can be decompressed.
+    """
     return _read_streams(
         data, budget, lambda: lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_LZMA_MEMORY)
     )
@@ -111,7 +136,8 @@ def _read_streams(
 ) -> Members:
     """Yield the content of all streams together, then the bytes after them as they are.
 
-    Whatever can be read before damage or a limit is kept, with a gap. Raise ValueError if that is nothing.
+    Both have the name "". `make_decompressor` returns a new decompressor for each stream. What was read
+    before damage or a limit is kept, and a gap is added to the budget. Raise ValueError if nothing was read.
     """
     out = bytearray()
     at, gap, rest = 0, None, b""

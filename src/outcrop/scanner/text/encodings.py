@@ -89,7 +89,7 @@ _BYTES_BEFORE_ESCAPE, _BYTES_AFTER_ESCAPE = 400, 2_400  # decoded around an esca
 
 
 def _list_escapes() -> dict[bytes, bytes]:
-    """Return all escapes of one printable ASCII character, each with the character."""
+    """Return all escapes of one printable ASCII character, each with the character: `%41` -> `A`."""
     characters = {b"\\/": b"/", b'\\"': b'"', b"\\'": b"'", b"=3D": b"="}
     for code in range(32, 127):
         for digits in (f"{code:02x}", f"{code:02X}"):
@@ -124,16 +124,19 @@ class DecodedPiece(NamedTuple):
     cut: tuple[bool, bool] = (False, False)  # the original text goes on before the part, after it
 
     def is_cut_at(self, start: int, end: int) -> bool:
-        """Whether a value with this span touches an end at which the part was cut off: it may be longer."""
+        """Whether a value with this span in `text` touches an end where the part was cut off.
+
+        Then the value may be longer.
+        """
         return (self.cut[0] and start == 0) or (self.cut[1] and end == len(self.text))
 
     def has_decoded(self, start: int, stop: int) -> bool:
-        """Whether a character between `start` and `stop` was an escape."""
+        """Whether a character between the offsets `start` and `stop` of `text` was an escape."""
         row = bisect_right(self.decoded_at, max(0, start))
         return row < len(self.decoded_at) and self.decoded_at[row] <= stop
 
     def decoded_lines(self) -> tuple[list[int], list[int]]:
-        """Return starts and ends of the lines with decoded characters.
+        """Return starts and ends of the lines in `text` that have decoded characters; for escapes only.
 
         A line break that was an escape belongs to the lines on both sides of it.
         """
@@ -148,7 +151,11 @@ class DecodedPiece(NamedTuple):
         return starts, stops
 
     def has_decoded_in_base64_run(self, end: int) -> bool:
-        """Whether only base64 characters and spaces are between `end` and the nearest decoded character."""
+        """Whether an escape was decoded in the base64 around offset `end` of `text`; for escapes only.
+
+        That is so if only base64 characters and spaces are between `end` and the nearest decoded character
+        before or after it.
+        """
         row = bisect_right(self.decoded_at, end)
         if row and not self.text[self.decoded_at[row - 1] : end].rstrip(_BASE64_AND_SPACE):
             return True
@@ -157,7 +164,7 @@ class DecodedPiece(NamedTuple):
         )
 
     def original_offset(self, offset: int) -> int:
-        """Return the offset in the original text of an offset in the decoded text."""
+        """Return the offset in the original text for an offset in the decoded `text`."""
         if self.encoding == "base64":
             base64_offset = offset * 4 // 3
             row = bisect_right(self.decoded_at, base64_offset) - 1
@@ -168,7 +175,7 @@ class DecodedPiece(NamedTuple):
         return self.original_at[row] + offset - self.decoded_at[row]
 
     def decoded_offset(self, offset: int) -> int:
-        """Return the offset in the decoded text of an offset in the original text; for escapes only."""
+        """Return the offset in the decoded `text` for an offset in the original text; for escapes only."""
         row = bisect_right(self.original_at, offset) - 1
         return offset - self.start if row < 0 else self.decoded_at[row] + offset - self.original_at[row]
 
@@ -176,7 +183,8 @@ class DecodedPiece(NamedTuple):
 def base64_forms(literals: Iterable[bytes]) -> dict[int, list[bytes]]:
     """Return the base64 forms of the literals and of common words, by their phase.
 
-    The phase is the number of characters by which a form ends after a group of four.
+    A form is the part of the base64 that does not depend on the bytes around the literal, in the standard and
+    the URL alphabet. Its phase, 0 to 3, is the number of characters by which it ends after a group of four.
     """
     forms: dict[int, set[bytes]] = {0: set(), 1: set(), 2: set(), 3: set()}
     for literal in {*literals, *_COMMON_LITERALS}:
@@ -191,7 +199,11 @@ def base64_forms(literals: Iterable[bytes]) -> dict[int, list[bytes]]:
 
 
 def decode_base64_runs(data: bytes, ends: dict[int, list[int]]) -> Iterator[DecodedPiece]:
-    """Yield the decoded runs of base64 in which a form ends; `ends` has the ends by the phase of the form."""
+    """Yield the decoded runs of base64 in which a form of `base64_forms` ends.
+
+    `ends` has the offsets at which forms end, by the phase of the form. A run may have several lines. It is
+    skipped if no text follows the form, and if it is invalid.
+    """
     done: set[tuple[int, int]] = set()
     for phase, phase_ends in ends.items():
         last_stop = -1
@@ -210,9 +222,9 @@ def decode_base64_runs(data: bytes, ends: dict[int, list[int]]) -> Iterator[Deco
 
 
 def _text_follows(data: bytes, at: int) -> bool:
-    """Whether the base64 from a group of four on is of text; in random bytes a form occurs by chance.
+    """Whether the base64 from offset `at`, the start of a group of four, is of text and not of random bytes.
 
-    True also if the run ends too early to decide.
+    In random bytes a form occurs by chance. True also if the base64 ends too early to decide.
     """
     try:
         ahead = binascii.a2b_base64(
@@ -227,7 +239,10 @@ def _text_follows(data: bytes, at: int) -> bool:
 
 
 def _find_run(data: bytes, end: int) -> tuple[list[tuple[int, int]], bytes, int]:
-    """Return the base64 around `end`: the spans of its lines, its text, and the offset of `end` in it."""
+    """Return the base64 around offset `end`: the spans of its lines, their joined text, and an offset.
+
+    The offset is that of `end` in the joined text.
+    """
     left, right = _find_run_start(data, end), _find_run_end(data, end)
     lines = [(left, right)]
     size = right - left
@@ -242,7 +257,10 @@ def _find_run(data: bytes, end: int) -> tuple[list[tuple[int, int]], bytes, int]
 
 
 def _find_run_start(data: bytes, end: int) -> int:
-    """Return the start of the base64 characters before `end`. The steps grow, since most runs are short."""
+    """Return the offset of the first of the base64 characters directly before `end`.
+
+    At most _MAX_RUN_CHARS are read, in steps that grow, since most runs are short.
+    """
     at, step = end, _FIRST_STEP_CHARS
     while at > (first := max(0, at - step)) and end - at < _MAX_RUN_CHARS:
         kept = len(data[first:at].rstrip(_BASE64_CHARS))
@@ -253,7 +271,7 @@ def _find_run_start(data: bytes, end: int) -> int:
 
 
 def _find_run_end(data: bytes, start: int) -> int:
-    """Return the end of the base64 characters from `start` on."""
+    """Return the offset after the last of the base64 characters from `start` on, at most _MAX_RUN_CHARS."""
     at, step = start, _FIRST_STEP_CHARS
     while part := data[at : at + step]:
         at += len(part) - (kept := len(part.lstrip(_BASE64_CHARS)))
@@ -264,7 +282,11 @@ def _find_run_end(data: bytes, start: int) -> int:
 
 
 def _find_line_before(data: bytes, start: int) -> tuple[int, int] | None:
-    """Return the span of the base64 at the end of the line before; None if it is too short or only a part."""
+    """Return the span of the base64 at the end of the line before the one that begins at `start`.
+
+    None if it has fewer than _MIN_LINE_CHARS, if other text is directly before it, or if `start` does not
+    begin a line.
+    """
     near = data[max(0, start - 64) : start]
     kept = near.rstrip(b" \t\r\n")
     if b"\n" not in near[len(kept) :]:
@@ -276,7 +298,10 @@ def _find_line_before(data: bytes, start: int) -> tuple[int, int] | None:
 
 
 def _find_line_after(data: bytes, stop: int) -> tuple[int, int] | None:
-    """Return the span of the base64 in the line after `stop`; None if the line has anything else."""
+    """Return the span of the base64 in the line after `stop`; None if that line has anything else.
+
+    None also if other text than spaces is between `stop` and the end of its line.
+    """
     near = data[stop : stop + 64]
     kept = near.lstrip(b" \t\r\n")
     between = near[: len(near) - len(kept)]
@@ -288,7 +313,10 @@ def _find_line_after(data: bytes, stop: int) -> tuple[int, int] | None:
 
 
 def _decode_base64(text: bytes) -> bytes:
-    """Decode base64 in either alphabet without padding; return nothing if it is invalid."""
+    """Decode base64 in the standard or the URL alphabet; return b"" if it is invalid.
+
+    The padding `=` may be absent. A single character after the last group of four is dropped.
+    """
     text = text.translate(_STANDARD_ALPHABET)
     if len(text) % 4 == 1:
         text = text[:-1]
@@ -299,7 +327,10 @@ def _decode_base64(text: bytes) -> bytes:
 
 
 def decode_base64_value(text: bytes) -> bytes | None:
-    """Decode a value that is base64 from start to end; None if it is not, or if it contains no text."""
+    """Decode a value that is base64 from start to end; None if it is not, or if it contains no text.
+
+    The standard alphabet is required; the padding `=` may be absent.
+    """
     try:
         decoded = base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
         return decoded if decoded.decode().isprintable() or b"\n" in decoded else None
@@ -308,7 +339,11 @@ def decode_base64_value(text: bytes) -> bytes | None:
 
 
 def _make_base64_piece(decoded: bytes, lines: list[tuple[int, int]], first: int) -> DecodedPiece:
-    """Return the piece of a run with these lines, decoded from its base64 character `first` on."""
+    """Return the piece for a decoded run of base64.
+
+    `lines` has the spans of the lines of the run; `first` is the number of its characters before the first
+    that was decoded.
+    """
     decoded_at, original_at, length = [], [], -first
     for start, stop in lines:
         decoded_at.append(length)
@@ -318,7 +353,7 @@ def _make_base64_piece(decoded: bytes, lines: list[tuple[int, int]], first: int)
 
 
 def keep_after_credential_words(data: bytes, ends: list[int]) -> list[int]:
-    """Return the offsets with a word for a credential in the 40 bytes before them."""
+    """Return those of the offsets `ends` with a word for a credential in the 40 bytes before them."""
     return [end for end in ends if _CREDENTIAL_WORD.search(data, max(0, end - _MAX_BYTES_AFTER_WORD), end)]
 
 
@@ -337,9 +372,9 @@ def is_quoted_printable_equals(data: bytes, start: int) -> bool:
 
 
 def find_escaped_ranges(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges to decode around escapes; ranges that overlap are joined.
+    """Yield start and stop of the ranges to decode around escapes; ranges that overlap are joined.
 
-    `ends` has the end of the first escape of each row of escapes.
+    `ends` has the end of the first escape of each row of escapes, in order.
     """
     start = stop = 0
     for first_end in ends:
@@ -360,7 +395,7 @@ def find_escaped_ranges(data: bytes, ends: list[int]) -> Iterator[tuple[int, int
 
 
 def decode_escapes(data: bytes, start: int, stop: int) -> DecodedPiece | None:
-    """Decode the escapes between `start` and `stop`; None if there are none."""
+    """Return the text between `start` and `stop` with its escapes decoded; None if it has none."""
     parts: list[bytes] = []
     decoded_at: list[int] = []
     original_at: list[int] = []
@@ -388,15 +423,19 @@ def decode_escapes(data: bytes, start: int, stop: int) -> DecodedPiece | None:
 
 
 def _find_escapes(data: bytes, start: int, stop: int) -> list[re.Match[bytes]]:
-    """Return the matches of all escapes in order. Mostly they are of one kind, and need no sorting."""
+    """Return the matches of all runs of escapes between `start` and `stop`, in order.
+
+    Mostly they are of one kind, and need no sorting.
+    """
     found = [matches for run in _ESCAPE_RUNS if (matches := list(run.finditer(data, start, stop)))]
     return found[0] if len(found) == 1 else sorted(chain.from_iterable(found), key=re.Match.start)
 
 
 def _decode_escape_run(escapes: bytes) -> bytes:
-    """Decode several escapes in a row. A terminal colour becomes a space.
+    """Return the characters of several escapes in a row; b" " for a terminal colour.
 
-    An HTML entity of anything but printable ASCII becomes nothing: it is not decoded.
+    Return b"" for an HTML entity: those of printable ASCII are in _CHARACTER_OF_ESCAPE, the others are not
+    decoded.
     """
     if escapes[0] in {_HTML_ENTITY, _TERMINAL_COLOUR}:
         return b" " if escapes[0] == _TERMINAL_COLOUR else b""

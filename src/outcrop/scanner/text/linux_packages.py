@@ -15,7 +15,10 @@ _CPIO_LAST_NAME = b"TRAILER!!!"
 
 
 def ar_members(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the members of a deb. Raise ValueError if it is damaged."""
+    """Yield name and content of the members of an ar archive, the format of Debian packages.
+
+    Raise ValueError if it is damaged.
+    """
     at = len(_AR_MAGIC)
     while header := data[at : at + _AR_HEADER_BYTES]:
         if len(header) < _AR_HEADER_BYTES or not header.endswith(_AR_HEADER_END):
@@ -29,7 +32,7 @@ def ar_members(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def find_rpm_payload(data: bytes) -> int:
-    """Return the offset of the compressed files in an rpm, after its two headers.
+    """Return the offset of the compressed files in an RPM package, after its two headers.
 
     The first header, the signature, is padded to a multiple of eight bytes. Raise ValueError if a header is
     damaged.
@@ -42,7 +45,10 @@ def find_rpm_payload(data: bytes) -> int:
 
 
 def _find_rpm_header_end(data: bytes, at: int) -> int:
-    """Return the offset after the rpm header that begins at `at`."""
+    """Return the offset after the RPM header that begins at `at`.
+
+    Raise ValueError if no header begins there, and struct.error if the data ends inside its first bytes.
+    """
     magic: bytes
     entries: int
     size: int
@@ -53,9 +59,9 @@ def _find_rpm_header_end(data: bytes, at: int) -> int:
 
 
 def cpio_members(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the files in a cpio, then the data after it.
+    """Yield name and content of the files in a cpio archive, then the data after it with the name "".
 
-    Raise ValueError if it is damaged.
+    Files without content are skipped. Raise ValueError if the archive is damaged.
     """
     at = 0
     while data[at : at + 6] in _CPIO_MAGICS:
@@ -79,5 +85,8 @@ def cpio_members(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _read_cpio_number(data: bytes, at: int) -> int:
-    """Return the number that is written in hexadecimal digits at `at`."""
+    """Return the number in the cpio header field of eight hexadecimal digits at offset `at`.
+
+    Raise ValueError if it has other characters.
+    """
     return int(data[at : at + _CPIO_FIELD_BYTES], 16)

@@ -64,7 +64,10 @@ ZIP_TAIL_BYTES = ZIP_END_SIZE + 0xFFFF  # the last record and the longest possib
 
 
 def needs_unpacking(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
-    """Whether a complete file has to be unpacked or decoded before it is scanned."""
+    """Whether a complete file has to be unpacked or decoded before it is scanned.
+
+    The file is `data` from `start` to `stop` (None: to the end).
+    """
     stop = len(data) if stop is None else stop
     return (
         has_packed_header(data, start, stop)
@@ -74,7 +77,10 @@ def needs_unpacking(data: bytes | bytearray, start: int = 0, stop: int | None = 
 
 
 def has_packed_header(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
-    """Whether a file begins like an archive, compressed data, or a text in UTF-16 or UTF-32."""
+    """Whether a file begins like an archive, compressed data, or a text in UTF-16 or UTF-32.
+
+    The file is `data` from `start` to `stop` (None: to the end). Formats that cannot be unpacked count too.
+    """
     stop = len(data) if stop is None else stop
     if stop - start < 4 or (
         data[start] not in PACKED_FIRST_BYTES
@@ -92,7 +98,8 @@ def has_packed_header(data: bytes | bytearray, start: int = 0, stop: int | None 
 def ends_with_zip(data: bytes | bytearray, start: int = 0, stop: int | None = None, before: int = 0) -> bool:
     """Whether a file ends with a zip, as a script or a program with a zip after it does.
 
-    `before` is the number of bytes of the file before `start` that are not in `data`.
+    The file is `data` from `start` to `stop` (None: to the end). `before` is the number of bytes of the file
+    before `start` that are not in `data`.
     """
     stop = len(data) if stop is None else stop
     tail = max(start, stop - ZIP_TAIL_BYTES)
@@ -116,18 +123,27 @@ def ends_with_zip(data: bytes | bytearray, start: int = 0, stop: int | None = No
 
 
 def has_utf16_strings(data: bytes | bytearray, start: int = 0, stop: int | None = None) -> bool:
-    """Whether a complete file is of a Windows format with strings in UTF-16 between other bytes."""
+    """Whether a complete file is of a Windows format with strings in UTF-16 between other bytes.
+
+    The file is `data` from `start` to `stop` (None: to the end). False for files of over 4 MB.
+    """
     stop = len(data) if stop is None else stop
     return data.startswith(_UTF16_STRING_FORMATS, start, stop) and stop - start <= _MAX_UTF16_STRING_BYTES
 
 
 def detect_unsupported_format(header: bytes) -> str | None:
-    """Return the name of the packed format that `archives` cannot read; None if it is another one."""
+    """Return the name of the packed format that begins with `header` if `archives` has no reader for it.
+
+    None for all other data.
+    """
     return next((name for magic, name in _UNSUPPORTED_FORMATS.items() if header.startswith(magic)), None)
 
 
 def detect_format(header: bytes) -> str | None:
-    """Return the name of the packed format for which `archives` has a reader; None if it has none."""
+    """Return the name of the packed format that begins with `header` if `archives` has a reader for it.
+
+    None for all other data. `header` has at least 512 bytes, or is the complete file.
+    """
     if name := next((name for magic, name in _FORMATS.items() if header.startswith(magic)), None):
         return name
     if header[257:262] == b"ustar":
@@ -138,7 +154,10 @@ def detect_format(header: bytes) -> str | None:
 
 
 def detect_wide_charset(header: bytes) -> str | None:
-    """Return the codec of UTF-16 or UTF-32 text, by its byte order mark or zero bytes; None for others."""
+    """Return the Python codec of a text in UTF-16 or UTF-32 that begins with `header`; None for other data.
+
+    A byte order mark decides, otherwise the zero bytes among the first 256.
+    """
     codec = next((codec for mark, codec in _BYTE_ORDER_MARKS if header.startswith(mark)), None)
     if codec:
         return codec
@@ -156,12 +175,12 @@ def detect_wide_charset(header: bytes) -> str | None:
 
 
 def _zero_share(head: bytes, first: int, step: int) -> float:
-    """Return the share of zeros among every `step`-th byte, from the byte `first` on."""
+    """Return the share of zeros, 0 to 1, among every `step`-th byte of `head`, from the byte `first` on."""
     return head[first::step].count(0) / len(head[first::step])
 
 
 def _is_utf32(head: bytes, letter_at: int) -> bool:
-    """Whether of every four bytes the one at `letter_at` is ASCII and the others are zero.
+    """Whether in most groups of four bytes the byte at `letter_at` (0 to 3) is ASCII and the others are zero.
 
     The check of the letters excludes tables of small numbers.
     """

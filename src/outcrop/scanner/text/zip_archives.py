@@ -23,7 +23,11 @@ _ENCRYPTED_FLAG, _DEFLATE, _RAW_DEFLATE_WBITS = 1, 8, -15
 
 
 def read_zip(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the data before a zip, its members, and its comments together with the data after it."""
+    """Yield the data before a zip, its members, and its comments together with the data after it.
+
+    All but the members have the name "". If the directory cannot be read, the members are found by their
+    headers. Members that cannot be read are added to the gaps of the budget; no error is raised for them.
+    """
     if data.count(_DIRECTORY_ENTRY) > MAX_MEMBERS:  # zipfile would keep a directory of millions in memory
         yield from _read_without_directory(data, budget)
         return
@@ -52,7 +56,11 @@ def read_zip(data: bytes, budget: UnpackBudget) -> Members:
 
 
 def _open_archive(data: bytes) -> tuple[zipfile.ZipFile, int]:
-    """Return an opened zip and the offset of its first member. Raise BadZipFile if its directory is wrong."""
+    """Return an opened zip and the offset of its first member.
+
+    Raise BadZipFile if the directory refers to offsets without a member, or another of READ_ERRORS if it is
+    damaged.
+    """
     archive = zipfile.ZipFile(io.BytesIO(data))
     offsets = [member.header_offset for member in archive.infolist()]
     if not all(offset >= 0 and data.startswith(_MEMBER_MAGIC, offset) for offset in offsets):
@@ -61,14 +69,18 @@ def _open_archive(data: bytes) -> tuple[zipfile.ZipFile, int]:
 
 
 def _read_comments_and_rest(data: bytes, archive: zipfile.ZipFile) -> bytes:
-    """Return the comments of a zip and its members, and the data after the zip."""
+    """Return the comments of a zip and of its members, and the data after the zip, in lines; b"" if none."""
     end = data.rfind(ZIP_END) + ZIP_END_SIZE + len(archive.comment)
     comments = (archive.comment, *(member.comment for member in archive.infolist()))
     return b"\n".join(filter(None, (*comments, data[end:])))
 
 
 def _read_without_directory(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the members that are found by their headers, and the data before, between and after them."""
+    """Yield the zip members that are found by their headers, and the data before, between and after them.
+
+    The data outside of members has the name "". Members are replaced by spaces in it, so that lines keep
+    their numbers.
+    """
     at = data.find(_MEMBER_MAGIC)
     read_to = max(0, at)
     if read_to:
@@ -87,10 +99,10 @@ def _read_without_directory(data: bytes, budget: UnpackBudget) -> Members:
 
 
 def _read_member_at(data: bytes, at: int, budget: UnpackBudget) -> tuple[str, bytes, int]:
-    """Return name and content of the member with its header at `at`, and the offset after it.
+    """Return name and content of the zip member with its header at offset `at`, and the offset after it.
 
-    The content is as much as can be read: nothing if there is no header, the stored bytes if they cannot be
-    decompressed.
+    The content is as much as can be read within the budget: b"" if the data ends inside the header, the
+    stored bytes if they cannot be decompressed.
     """
     if len(data) < at + _MEMBER_HEADER.size:
         return "", b"", at
