@@ -60,7 +60,7 @@ def check(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A rule file, or a folder of them.")],
     as_json: AsJson = False,
 ) -> None:
-    """CheckSpec rule files; report the first error with its file and line."""
+    """Check rule files; report the first error with its file and line."""
     found = compile_ruleset(_load_rules(_parse_path(path))).rules
     print(orjson.dumps({"rules": len(found)}).decode() if as_json else f"{len(found)} rules are valid")
 

@@ -4,7 +4,7 @@
 
 1. Stop if the host says that nothing was pushed since.
 2. Clone and scan the new commits in a child process (`_run_job`).
-3. FindingRecord the detected secrets (`record.record_secrets`).
+3. Record the detected secrets (`record.record_secrets`).
 4. Keep or resolve the stored findings that were not detected (`_keep_present`, `_resolve_gone`).
 5. Save the tips of the refs for the next scan.
 """

@@ -69,7 +69,7 @@ class _SiteScan:
         self.report.gaps.append(Gap(_mask_text(self.context.ruleset, url), reason))
 
     async def record(self) -> None:
-        """FindingRecord the secrets that were detected since the last call."""
+        """Record the secrets that were detected since the last call."""
         secrets, self.unrecorded = self.unrecorded, []
         self.detected |= await record_secrets(self.context, self.key, secrets)
 
