@@ -65,15 +65,15 @@ class SourceReport:
 
 @asynccontextmanager
 async def run_periodically(step: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Call `step` again and again while the body runs; `step` does its own waiting.
+    """Call `step` again and again while the body of the `with` statement runs; `step` does its own waiting.
 
-    Before Python 3.12 asyncio can lose a cancellation that arrives together with the awaited result.
-    The flag ends the loop in that case.
+    An exception of `step` ends the calls without a message. Before Python 3.12 asyncio can lose a
+    cancellation that arrives together with the awaited result. The flag ends the loop in that case.
     """
     finished = False
 
     async def loop() -> None:
-        """Call `step` until the body of the context manager has finished."""
+        """Call `step` until the body of the `with` statement has finished."""
         while not finished:
             await step()
 

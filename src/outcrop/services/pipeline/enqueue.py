@@ -36,9 +36,11 @@ async def start_run(
     by: str,
     foreground: int | None = None,
 ) -> ScanRun:
-    """Create a run with its audit line and the job that plans it.
+    """Create a queued run with its audit line and the job that plans it; return the run.
 
-    `foreground` is the advisory lock of a caller that runs the scan itself; then no job is written.
+    `target_id` is None for a target that is not stored. `moment` is the current time, `by` the actor in the
+    audit line. `foreground` is the advisory lock of a caller that runs the scan itself; then no job is
+    written.
     """
     run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment)
     await scans.insert(db, account_id, run, target_id=target_id, spec=asdict(spec), foreground=foreground)
@@ -76,9 +78,10 @@ async def request_validation(
     by: str,
     moment: datetime,
 ) -> None:
-    """Write the job that checks a finding's credential, unless one is waiting already.
+    """Write the job that checks a finding's credential, unless one is waiting already, and an audit line.
 
-    The audit line keeps the note, with the credential masked.
+    The audit line has the actor `by`, the time `moment` and the note, in which the credential is masked.
+    Raise NotFoundError if there is no such finding, BadInputError if its credential is not stored.
     """
     stored = await get_stored_credential(db, account_id, finding_id)
     if note is not None:
@@ -96,7 +99,10 @@ async def request_validation(
 
 
 async def get_stored_credential(db: Connection, account_id: int, finding_id: UUID) -> StoredCredential:
-    """Return a finding's encrypted credential; raise if there is no such finding or no credential stored."""
+    """Return a finding's encrypted credential.
+
+    Raise NotFoundError if there is no such finding, BadInputError if its credential is not stored.
+    """
     if (stored := await verdicts.select_credential(db, account_id, finding_id)) is not None:
         return stored
     if await table.select(db, account_id, finding_id) is None:

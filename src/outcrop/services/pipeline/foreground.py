@@ -25,9 +25,10 @@ async def run_in_foreground(
     *,
     by: str,
 ) -> ScanRun:
-    """Run a scan of a target and return the ended run; `on_progress` gets its current state meanwhile.
+    """Run a scan of a target in this process and return the ended run.
 
-    An advisory lock shows that this process is alive. If it dies, a worker continues the run.
+    `on_progress` gets the current state of the run every _PROGRESS_EVERY seconds. `by` is the actor in the
+    audit trail. An advisory lock shows that this process is alive. If it dies, a worker continues the run.
     """
     lock_key = randbits(63)
     async with context.pool.connection() as lock_holder:
@@ -45,7 +46,7 @@ async def run_in_foreground(
             )
 
         async def report_progress() -> None:
-            """Wait a moment, then pass the current state of the run to `on_progress`."""
+            """Wait for _PROGRESS_EVERY seconds, then pass the current state of the run to `on_progress`."""
             await asyncio.sleep(_PROGRESS_EVERY)
             async with context.pool.connection() as db:
                 if (current := await scans.select(db, account.id, run.id)) is not None:
@@ -62,7 +63,7 @@ async def run_in_foreground(
 
 
 async def _scan_sources(context: RunContext, account_id: int, scan_id: UUID, names: Sequence[str]) -> None:
-    """Scan the sources of a run, `context.jobs` at a time."""
+    """Scan the sources of a run, given by their names, `context.jobs` at a time."""
     slots = asyncio.Semaphore(context.jobs)
 
     async def scan(name: str) -> None:

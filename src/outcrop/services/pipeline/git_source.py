@@ -71,7 +71,11 @@ class _StoredSecret:
 async def scan_repository(
     context: RunContext, key: SourceKey, source: ScanSource, token: Secret | None, report: SourceReport
 ) -> None:
-    """Scan a repository, record its secrets, and resolve the findings that are gone."""
+    """Scan a repository, gist, commit or folder, record its secrets, and resolve the findings that are gone.
+
+    `token` is the target's own credential, None if it has none. Progress and gaps are written to `report`.
+    Raise OperatorError if the source cannot be read; a wiki that was never there is no error.
+    """
     last = await _load_last_scan(context, key, source)
     if last.continued is not None and _is_unchanged(source, last):
         await _count_all_as_seen(context, key, last.continued)
@@ -116,12 +120,19 @@ async def _load_last_scan(context: RunContext, key: SourceKey, source: ScanSourc
 
 
 def _is_unchanged(source: ScanSource, last: _LastScan) -> bool:
-    """Whether the host's change marker shows that nothing was pushed since the last scan."""
+    """Whether the host's change marker shows that nothing was pushed since the last scan.
+
+    False without a marker.
+    """
     return source.kind == "git" and source.changed is not None and source.changed == last.marker
 
 
 def _rules_id(context: RunContext, source: ScanSource) -> str:
-    """Name the rules and the path patterns of a scan; a scan with others may have skipped more."""
+    """Return a text that identifies the rules and the path patterns of a scan.
+
+    A scan can continue the last one only if this text is the same: other rules or patterns may have skipped
+    more.
+    """
     if not (source.include or source.exclude):
         return context.ruleset.version
     patterns = hashlib.sha256(repr((source.include, source.exclude)).encode()).hexdigest()[:16]
@@ -129,7 +140,7 @@ def _rules_id(context: RunContext, source: ScanSource) -> str:
 
 
 def _description_digest(source: ScanSource) -> str:
-    """Digest the source's name, address and visibility, which its findings repeat.
+    """Return a digest of the source's name, address and visibility, which its findings repeat.
 
     If one of them changes, the findings are written again even though nothing was pushed.
     """
@@ -138,7 +149,10 @@ def _description_digest(source: ScanSource) -> str:
 
 
 async def _count_all_as_seen(context: RunContext, key: SourceKey, last: SourceCheckpoint) -> None:
-    """Mark all findings that the last complete scan saw as seen by this run too."""
+    """Mark all findings that the last complete scan saw as seen by this run too, and add them to its counts.
+
+    The checkpoint `last` is saved again with this run's id. Do nothing if this run saved it.
+    """
     if last.scan_id is None or last.scan_id == key.scan_id:
         return
     async with context.pool.connection() as db, db.transaction():
@@ -155,7 +169,7 @@ async def _count_all_as_seen(context: RunContext, key: SourceKey, last: SourceCh
 async def _save_scan(
     context: RunContext, key: SourceKey, source: ScanSource, rules_id: str, result: JobResult
 ) -> None:
-    """Save the state of this complete scan, for the next one to continue."""
+    """Save the checkpoint of this scan (change marker, rules, tips) for the next scan to continue."""
     marker = source.changed or result.refs_digest
     changed = marker and f"{_description_digest(source)} {marker}"
     state = SourceCheckpoint(changed, rules_id, result.tips, key.scan_id)
@@ -186,7 +200,11 @@ def _build_job(
     last: _LastScan,
     stored: Sequence[_StoredSecret],
 ) -> RepositoryJob:
-    """Return the job that clones and scans the source, beginning where the last scan ended."""
+    """Return the job that clones and scans the source, beginning where the last scan ended.
+
+    `login` is user name and password for the clone. The job also searches for the values of the `stored`
+    findings.
+    """
     is_folder = source.kind == "folder"
     # The host has no change marker for this source, so the refs themselves are compared.
     compares_refs = source.kind == "git" and source.changed is None
@@ -204,9 +222,10 @@ def _build_job(
 def _clone_login(
     context: RunContext, key: SourceKey, source: ScanSource, token: Secret | None
 ) -> tuple[str, str] | None:
-    """Return user name and password for a clone: of the target's credential, else of the operator's token.
+    """Return user name and password for a clone, None for a clone without a login.
 
-    The operator's token is used on its own host only.
+    They are those of the target's own credential `token` or, if that is None, of the operator's GitHub token,
+    which is used on its own host only.
     """
     if token is not None:
         name, colon, password = reveal(token).partition(":")
@@ -219,7 +238,11 @@ def _clone_login(
 async def _run_job(
     context: RunContext, key: SourceKey, job: RepositoryJob, report: SourceReport
 ) -> JobResult:
-    """Run the job in a child process, save its progress meanwhile, and add its gaps to the report."""
+    """Run the job in a child process and return its result.
+
+    Progress is written to `report` and, meanwhile, to the database. The job's gaps are added to `report`,
+    with the detected secrets masked.
+    """
     has_progress = asyncio.Event()
     last_saved = 0.0
 
@@ -229,7 +252,10 @@ async def _run_job(
         has_progress.set()
 
     async def save_progress() -> None:
-        """Wait for new counters and write them to the database, at most every few seconds."""
+        """Wait for new counters; write them to the database unless that was done a moment ago.
+
+        The interval is _SAVE_PROGRESS_EVERY seconds.
+        """
         nonlocal last_saved
         await has_progress.wait()
         has_progress.clear()
@@ -252,7 +278,10 @@ async def _run_job(
 
 
 def _is_missing_wiki(source: ScanSource, error: OperatorError) -> bool:
-    """Whether the source is a wiki that does not exist: GitHub announces one for every repository."""
+    """Whether the source is a wiki, and `error` has git's message that it does not exist.
+
+    GitHub announces a wiki for every repository.
+    """
     return bool(source.options.get("wiki")) and any(
         message in error.message for message in _NOT_FOUND_MESSAGES
     )
@@ -269,7 +298,7 @@ def _coverage(source: ScanSource, result: JobResult) -> ScanCoverage:
 
 
 def _detected_secrets(source: ScanSource, result: JobResult) -> list[DetectedSecret]:
-    """Return the hits of a scan whose path is known and included."""
+    """Return the hits of a scan as detected secrets; skip those whose path is unknown or not included."""
     return [
         _detected_secret(source, located, located.path)
         for located in result.located
@@ -278,7 +307,10 @@ def _detected_secrets(source: ScanSource, result: JobResult) -> list[DetectedSec
 
 
 def _detected_secret(source: ScanSource, located: LocatedHit, path: bytes) -> DetectedSecret:
-    """Return a hit with its place as findings show it: type and URL of the place, name of the repository."""
+    """Return the hit at `path` as a detected secret, with its place as findings show it.
+
+    That is the type and URL of the place, and the name of the repository.
+    """
     commit = located.origin.commit if located.origin else None
     git_type = SourceType.REPO if located.at_tip else SourceType.COMMIT
     url: str | None = source.html_url or None
@@ -301,7 +333,10 @@ def _detected_secret(source: ScanSource, located: LocatedHit, path: bytes) -> De
 
 
 def _is_included(path: bytes, source: ScanSource) -> bool:
-    """Whether the target's patterns include a path and do not exclude it."""
+    """Whether the target's patterns include the path and do not exclude it.
+
+    Without include patterns, all paths are included.
+    """
     text = printable_path(path)
 
     def matches(patterns: tuple[str, ...]) -> bool:
@@ -318,9 +353,11 @@ def _split_undetected(
     result: JobResult,
     detected: set[bytes],
 ) -> tuple[list[StoredFinding], list[StoredFinding]]:
-    """Return the stored findings that the scan did not detect: those still present in a ref, and the absent.
+    """Return the `stored` findings that the scan did not detect, in two lists: present and absent.
 
-    A value can be present and undetected if the rules have changed.
+    The values of the present ones are still in a ref. `detected` has the identities of the detected places.
+    Paths that the target excludes are left out. A value can be present and undetected if the rules have
+    changed.
     """
     present: list[StoredFinding] = []
     absent: list[StoredFinding] = []
@@ -349,9 +386,11 @@ async def _resolve_gone(
     *,
     same_rules: bool,
 ) -> None:
-    """Resolve the open findings whose value no ref holds and whose commit the host has deleted.
+    """Resolve the open ones of the `absent` findings whose commit the host has deleted.
 
-    Without its stored value, a finding counts as absent only if the last scan had the same rules.
+    No ref holds the value of an absent finding. Without its stored value that is certain only if the last
+    scan had the same rules (`same_rules`), so other findings without a value are kept. `token` is the
+    target's credential. Do nothing for a local clone.
     """
     if source.kind == "folder" and source.html_url:
         return  # a local clone may lack commits of the repository that it was cloned from
@@ -367,7 +406,10 @@ async def _resolve_gone(
 
 
 async def _is_commit_deleted(github: GitHub, source: ScanSource, commit: str | None) -> bool:
-    """Whether GitHub has deleted a commit; it serves commits that no ref reaches. True for other hosts."""
+    """Whether GitHub no longer serves a commit; True for other hosts and if the commit is unknown.
+
+    GitHub also serves commits that no ref reaches.
+    """
     if not source.github or commit is None or source.full_name is None:
         return True
     return await github.commit_is_gone(source.full_name, commit) is True

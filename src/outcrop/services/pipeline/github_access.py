@@ -21,7 +21,10 @@ async def load_credential(context: RunContext, account_id: int, target_id: UUID 
 
 
 def open_github(context: RunContext, key: SourceKey, token: Secret | None) -> GitHub:
-    """Return a GitHub client with the target's token, or the operator's if it is None."""
+    """Return a GitHub client with the target's own `token`; with the operator's token if that is None.
+
+    Its waits are shown in the run of `key`.
+    """
     return GitHub(
         context.http,
         context.github_url,
@@ -39,18 +42,18 @@ class _EtagStore:
         self._account_id = account_id
 
     async def get(self, key: str) -> tuple[str, bytes] | None:
-        """Return the stored ETag and body of a request."""
+        """Return the stored ETag and body for the request `key`; None if nothing is stored."""
         async with self._pool.connection() as db:
             return await sources.select_etag(db, self._account_id, key)
 
     async def put(self, key: str, etag: str, body: bytes) -> None:
-        """Store the ETag and body of a response."""
+        """Store the ETag and body of the response to the request `key`."""
         async with self._pool.connection() as db:
             await sources.save_etag(db, self._account_id, key, etag, body)
 
 
 def _show_waits(context: RunContext, key: SourceKey) -> Callable[[float, str], None]:
-    """Return a callback that shows the reason in the run for as long as the client waits."""
+    """Return a callback that gets seconds and a reason, and shows the reason in the run for that time."""
     tasks: set[asyncio.Task[None]] = set()  # asyncio itself keeps only weak references to tasks
 
     async def show(seconds: float, reason: str) -> None:
@@ -63,7 +66,7 @@ def _show_waits(context: RunContext, key: SourceKey) -> Callable[[float, str], N
             await scans.set_waiting(db, key.account_id, key.scan_id, None)
 
     def on_wait(seconds: float, reason: str) -> None:
-        """Start showing the reason, without waiting."""
+        """Start a task that shows the reason for `seconds`, and return at once."""
         task = asyncio.ensure_future(show(seconds, reason))
         tasks.add(task)
         task.add_done_callback(tasks.discard)

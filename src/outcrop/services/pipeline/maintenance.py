@@ -42,7 +42,10 @@ async def start_due_runs(context: RunContext) -> int:
 
 
 def _next_run_at(target: Target, moment: datetime) -> datetime | None:
-    """Return the first time after `moment` that is a whole number of intervals after the last planned run."""
+    """Return the first time after `moment` that is a whole number of intervals after the last planned run.
+
+    None if the target has no schedule.
+    """
     if target.schedule is Schedule.OFF or target.next_run_at is None:
         return None
     every = EVERY[target.schedule]
@@ -51,9 +54,10 @@ def _next_run_at(target: Target, moment: datetime) -> datetime | None:
 
 
 async def requeue_stalled_jobs(context: RunContext, *, dead_after: float) -> int:
-    """Put the jobs of dead workers back into the queue; return how many.
+    """Put the jobs of dead workers back into the queue; return how many jobs.
 
-    A worker is dead if it gave no sign of life for `dead_after` seconds. Its runs are marked as interrupted.
+    Their runs are marked as interrupted. A worker is dead if it gave no sign of life for `dead_after`
+    seconds.
     """
     async with context.pool.connection() as db, db.transaction():
         stalled = await jobs.requeue_stalled(db, dead_after)
@@ -64,9 +68,9 @@ async def requeue_stalled_jobs(context: RunContext, *, dead_after: float) -> int
 
 
 async def resume_orphaned_runs(context: RunContext) -> int:
-    """Write jobs for the unfinished sources of runs whose command has died; return how many runs.
+    """Write jobs for the unfinished sources of foreground runs whose process has died; return how many runs.
 
-    A scan of a folder fails, since the folder may be on another machine.
+    A run that scans a folder is ended as failed, since the folder may be on another machine.
     """
     async with context.pool.connection() as db, db.transaction():
         orphans = await scans.claim_orphaned_runs(db)
@@ -80,7 +84,7 @@ async def resume_orphaned_runs(context: RunContext) -> int:
 
 
 async def mark_stale(context: RunContext, *, after: timedelta) -> int:
-    """Mark active findings as stale that no run has seen for `after`; return how many."""
+    """Mark active findings as stale that no run has seen for the time `after`; return how many."""
     moment = now()
     marked = 0
     while True:
@@ -95,9 +99,10 @@ async def mark_stale(context: RunContext, *, after: timedelta) -> int:
 
 
 async def erase_secrets(context: RunContext) -> int:
-    """Erase the stored credentials of findings closed long ago, or all if none are kept; return how many.
+    """Erase the stored credentials of findings that were closed ERASE_AFTER ago; return how many were erased.
 
-    The audit trail of each account gets the number of its erased credentials.
+    If `context.keep_secrets` is false, erase all credentials. The audit trail of each account gets the number
+    of its erased credentials.
     """
     moment = now()
     closed_before = moment - ERASE_AFTER if context.keep_secrets else None

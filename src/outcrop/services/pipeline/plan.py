@@ -40,9 +40,11 @@ class SourceClaim:
 async def plan_run(
     context: RunContext, account_id: int, scan_id: UUID, *, deferred: bool = True
 ) -> list[str]:
-    """List and store the sources of a run, with a job for each if `deferred`; return the names of new ones.
+    """List and store the sources of a run; return the names of those that were not stored yet.
 
-    An interrupted plan is made again; sources that it has stored already stay as they are.
+    If `deferred`, write a job for each of them. Return [] if the run or its plan has ended already. An
+    interrupted plan is made again; sources that it has stored already stay as they are. An error ends the
+    plan as failed, after the sources listed so far are stored.
     """
     key = SourceKey(account_id, scan_id, PLAN_SOURCE)
     if (claimed := await claim_source(context, key)) is None:
@@ -70,7 +72,10 @@ async def plan_run(
 async def _resolve(
     context: RunContext, key: SourceKey, claimed: SourceClaim, spec: TargetSpec, gaps: list[Gap]
 ) -> AsyncIterator[ScanSource]:
-    """Yield the sources of a target, as its own credential sees them; append skipped sources to `gaps`."""
+    """Yield the sources of a target, as its own credential sees them; append skipped sources to `gaps`.
+
+    Raise OperatorError if the plan was tried more than MAX_ATTEMPTS times.
+    """
     if claimed.attempts > MAX_ATTEMPTS:
         raise OperatorError(TOO_MANY_ATTEMPTS)
     token = await load_credential(context, key.account_id, claimed.run.target_id)
@@ -82,7 +87,7 @@ async def _resolve(
 async def _add_sources(
     context: RunContext, key: SourceKey, batch: Sequence[ScanSource], *, deferred: bool
 ) -> list[str]:
-    """Store sources of a run, with a job for each if `deferred`; return the names of those not stored yet."""
+    """Store sources of a run, with a job for each new one if `deferred`; return the names of the new ones."""
     async with context.pool.connection() as db, db.transaction():
         specs = [(source.source, asdict(source)) for source in batch]
         added = await scan_sources.add_sources(db, key.account_id, key.scan_id, specs)
@@ -92,7 +97,7 @@ async def _add_sources(
 
 
 def _spec_from_json(raw: dict[str, Any]) -> TargetSpec:
-    """Return the target specification that is stored with a run."""
+    """Return the target specification that is stored with a run; `raw` has its fields."""
     return TargetSpec(
         TargetKind(raw["kind"]), raw["name"], tuple(raw["include"]), tuple(raw["exclude"]), raw["options"]
     )
@@ -102,7 +107,7 @@ def _spec_from_json(raw: dict[str, Any]) -> TargetSpec:
 
 
 async def claim_source(context: RunContext, key: SourceKey) -> SourceClaim | None:
-    """Mark the run and the source as running, and count the attempt; None if either has ended."""
+    """Mark the run and the source as running, and count the attempt; return None if one of both has ended."""
     async with context.pool.connection() as db, db.transaction():
         run = await scans.start_run(db, key.account_id, key.scan_id, now=now())
         taken = await scan_sources.claim_source(db, key.account_id, key.scan_id, key.source)
@@ -111,7 +116,10 @@ async def claim_source(context: RunContext, key: SourceKey) -> SourceClaim | Non
 
 @asynccontextmanager
 async def release_if_cancelled(context: RunContext, key: SourceKey) -> AsyncIterator[None]:
-    """Return a claimed source to the queue if the body is cancelled; that does not count as an attempt."""
+    """Return a claimed source to the queue if the body of the `with` statement is cancelled.
+
+    The cancelled attempt does not count.
+    """
     try:
         yield
     except asyncio.CancelledError:
@@ -127,7 +135,10 @@ async def finish_source(
     error: str | None,
     progress: dict[str, int] | None = None,
 ) -> None:
-    """End a claimed source, as failed if there is an error, and its run if this was the last source."""
+    """End a claimed source, as failed if there is an `error`; end its run too if this was the last source.
+
+    `gaps`, `error` and the counters `progress` are stored with the source.
+    """
     state = SourceState.FAILED if error else SourceState.DONE
     async with context.pool.connection() as db, db.transaction():
         await scan_sources.finish_source(
@@ -144,7 +155,10 @@ async def finish_source(
 
 
 async def end_run(db: Connection, account_id: int, scan_id: UUID, *, error: str | None = None) -> None:
-    """End a run and write its audit line, if all its sources have ended or there is an `error`."""
+    """End a run and write its audit line, if all its sources have ended or there is an `error`.
+
+    Otherwise do nothing.
+    """
     moment = now()
     if (ended := await scans.finish_run(db, account_id, scan_id, now=moment, error=error)) is None:
         return

@@ -128,7 +128,11 @@ async def record_secrets(
     secrets: Sequence[DetectedSecret],
     coverage: ScanCoverage = ScanCoverage.COMPLETE,
 ) -> set[bytes]:
-    """Validate, score and store detected secrets in batches; return the identities of their places."""
+    """Validate, score and store detected secrets in batches; return the identities of their places.
+
+    Of several secrets with the same place and value, the first is stored. `coverage` says how much of the
+    source was read: it decides whether stored places and blobs are replaced.
+    """
     placed: dict[bytes, _PlacedSecret] = {}
     for secret in secrets:
         fingerprint = context.keys.compute_fingerprint(secret.hit.secret)
@@ -157,7 +161,10 @@ async def _record_batch(
     batch: Sequence[_PlacedSecret],
     verdicts: dict[bytes, StoredVerdict],
 ) -> None:
-    """Write the findings of a batch with their audit lines and events, and add to the run's counts."""
+    """Write the findings of a batch with their audit lines and events, and add to the run's counts.
+
+    `verdicts` has a verdict for each fingerprint in the batch.
+    """
     key, account_id, moment = recording.key, recording.key.account_id, now()
     state = _BatchState(
         moment,
@@ -180,7 +187,10 @@ async def _record_batch(
 
 
 def _build_change(recording: _Recording, state: _BatchState, placed: _PlacedSecret) -> _FindingChange:
-    """Return the row for a detected secret: its new or stored finding with verdict, score and place."""
+    """Return the row to write for a detected secret, and its differences from the stored finding.
+
+    The row is the stored or a new finding, with the verdict, the score and the place.
+    """
     secret, verdict = placed.secret, state.verdicts[placed.fingerprint]
     stored = state.findings.get(placed.identity)
     place_count = state.place_counts.get(placed.fingerprint, 0) + (stored is None)
@@ -216,9 +226,11 @@ def _build_record(
     stores_secret: bool,
     keeps_place: bool,
 ) -> FindingRecord:
-    """Return the row of a finding, with its credential, its excerpt and, if it must be, its path encrypted.
+    """Return the row of a finding, with its credential and its excerpt encrypted.
 
-    A None in the row leaves the stored value as it is.
+    The path is encrypted if it contains a credential. `stores_secret` says whether the credential is written,
+    `keeps_place` whether the stored commit and excerpt stay. A None in the row leaves the stored value as it
+    is.
     """
     keys, account_id, secret = recording.context.keys, recording.key.account_id, placed.secret
     secret_box = excerpt_box = None
@@ -243,7 +255,10 @@ def _build_record(
 
 
 def _new_finding(secret: DetectedSecret, moment: datetime) -> Finding:
-    """Return an active, unvalidated finding without a place; `_move_to_place` fills in the empty fields."""
+    """Return an active, unvalidated finding, first seen at `moment`.
+
+    `_move_to_place` fills in its empty fields.
+    """
     return Finding(
         id=uuid4(),
         status=Status.ACTIVE,
@@ -269,9 +284,9 @@ def _new_finding(secret: DetectedSecret, moment: datetime) -> Finding:
 def _see_again(
     stored: LockedFinding, verdict: StoredVerdict, scan_id: UUID, moment: datetime
 ) -> tuple[Finding, bool]:
-    """Return a stored finding as seen again, and whether it is active again, which is news.
+    """Return a stored finding as seen at `moment` by the run `scan_id`, and whether it is active again.
 
-    A verdict `valid` from after the finding was closed proves that the credential still works.
+    A `valid` verdict from after the finding was closed proves that the credential still works.
     """
     closed_at = stored.finding.resolved_at
     proven = verdict.status is Validation.VALID and closed_at is not None and verdict.checked_at > closed_at
@@ -281,7 +296,7 @@ def _see_again(
 
 
 def _move_to_place(finding: Finding, secret: DetectedSecret, masker: SecretMasker) -> Finding:
-    """Return the finding with the place, rule and masked texts of a detected secret."""
+    """Return the finding with the place, the rule and the masked texts of a detected secret."""
     hit = secret.hit
     return replace(
         finding,
@@ -300,12 +315,15 @@ def _move_to_place(finding: Finding, secret: DetectedSecret, masker: SecretMaske
 
 
 def _storable(text: str) -> str:
-    """Replace the characters that PostgreSQL cannot store: NUL and lone surrogates."""
+    """Return the text with replacements for characters that PostgreSQL cannot store: NUL, lone surrogates."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 async def _audit_change(db: Connection, key: SourceKey, change: _FindingChange, moment: datetime) -> None:
-    """Write the audit lines of a stored finding's new status and new verdict; an event has its own line."""
+    """Write audit lines if the status or the verdict of a stored finding has changed; none for a new finding.
+
+    A status that is reported by an event gets no line here, because the event writes its own.
+    """
     before, after = change.before, change.record.finding
     if before is None:
         return
@@ -331,14 +349,17 @@ async def _write_event(
 
 
 async def count_as_seen(context: RunContext, key: SourceKey, finding_ids: Sequence[UUID]) -> None:
-    """Mark stored findings as seen by this run; stale ones become active."""
+    """Mark stored findings as seen by this run and add them to its counts; stale ones become active."""
     async with context.pool.connection() as db, db.transaction():
         seen = await sources.mark_seen(db, key.account_id, finding_ids, scan_id=key.scan_id, now=now())
         await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)
 
 
 async def reopen_finding(context: RunContext, key: SourceKey, finding_id: UUID) -> None:
-    """Make a finding active again that a scan had resolved, and write its event."""
+    """Make a finding active again that a scan had resolved, write its event and count it as new.
+
+    Do nothing if the finding does not exist or may not become active.
+    """
     async with context.pool.connection() as db, db.transaction():
         if (locked := await table.lock_with_secret(db, key.account_id, finding_id)) is None:
             return
@@ -350,7 +371,10 @@ async def reopen_finding(context: RunContext, key: SourceKey, finding_id: UUID) 
 
 
 async def resolve_finding(context: RunContext, key: SourceKey, finding_id: UUID) -> None:
-    """Resolve a finding whose credential is confirmed to be gone, and write its event."""
+    """Resolve a finding whose credential is confirmed to be gone, write its event and count it as resolved.
+
+    Do nothing if the finding does not exist or cannot be resolved.
+    """
     async with context.pool.connection() as db, db.transaction():
         moment = now()
         locked = await table.lock_with_secret(db, key.account_id, finding_id)
@@ -362,7 +386,7 @@ async def resolve_finding(context: RunContext, key: SourceKey, finding_id: UUID)
 
 
 def open_value(context: RunContext, key: SourceKey, stored: StoredFinding) -> str | None:
-    """Decrypt the credential of a stored finding; None if the credential is not kept."""
+    """Return the decrypted credential of a stored finding; None if the credential is not stored."""
     if stored.box is None:
         return None
     return reveal(context.keys.open(stored.box, key.account_id, stored.finding.id, mask_all=True))
@@ -377,12 +401,12 @@ def _path_text(path: bytes) -> str:
 
 
 def _texts(secret: DetectedSecret) -> tuple[str, str, str]:
-    """Return the texts of a detected secret that may contain a credential."""
+    """Return the texts of a detected secret that may contain a credential: path, shown path and URL."""
     return _path_text(secret.path), secret.file_path, secret.source_url or ""
 
 
 def _seal_path(recording: _Recording, finding_id: UUID, secret: DetectedSecret) -> bytes:
-    """Return the path as it is stored: encrypted if it contains a credential, else plain."""
+    """Return the path as stored: a type byte, then the path, encrypted if a credential is part of it."""
     value = reveal(secret.hit.secret).encode("utf-8", "surrogateescape")
     if (
         value not in secret.path
@@ -395,7 +419,7 @@ def _seal_path(recording: _Recording, finding_id: UUID, secret: DetectedSecret) 
 
 
 def open_path(context: RunContext, key: SourceKey, stored: StoredFinding) -> bytes:
-    """Return the unmasked path of a stored finding."""
+    """Return the unmasked path of a stored finding, decrypted if it is stored encrypted."""
     if stored.path[:1] != _SEALED_PATH:
         return stored.path[1:]
     path = context.keys.open(stored.path[1:], key.account_id, stored.finding.id, mask_all=True)

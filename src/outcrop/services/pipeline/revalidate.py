@@ -22,9 +22,9 @@ _BATCH_SIZE = 200  # credentials that are decrypted and checked together
 
 
 async def revalidate_due(context: ValidationContext) -> int:
-    """Check the credentials of active findings whose last check was a day ago; return how many were checked.
+    """Check the credentials of active findings whose last check is REVALIDATE_EVERY ago; return how many.
 
-    Do nothing if another worker does so already, or validation is off.
+    Do nothing and return 0 if another worker does so already, or validation is off.
     """
     if context.validator.mode is ValidationMode.OFF:
         return 0
@@ -58,7 +58,10 @@ async def _check_all_due(context: ValidationContext) -> int:
 
 
 async def _check_batch(context: ValidationContext, batch: Sequence[DueCredential]) -> int:
-    """Check a batch of stored credentials and store the verdicts; return how many could be checked."""
+    """Check a batch of stored credentials and store the verdicts; return how many could be checked.
+
+    A credential whose rule no longer exists cannot be checked.
+    """
     opened = [
         (stored, credential)
         for stored in batch
@@ -93,7 +96,7 @@ def _open_credential(context: ValidationContext, stored: StoredCredential) -> Cr
 async def run_requested_validation(
     context: ValidationContext, account_id: int, finding_id: UUID, *, by: str
 ) -> None:
-    """Run the job of a requested validation; if it fails, write the reason to the audit trail."""
+    """Check a finding's credential for the user `by`; if that fails, write the reason to the audit trail."""
     try:
         await _check_finding(context, account_id, finding_id, by=by)
     except OutcropError as error:
@@ -106,7 +109,11 @@ async def run_requested_validation(
 async def revalidate_finding(
     context: ValidationContext, account_id: int, finding_id: UUID, *, by: str
 ) -> Finding:
-    """Check a finding's credential now, even if its verdict is fresh; return the updated finding."""
+    """Check a finding's credential now, even if its verdict is fresh; return the updated finding.
+
+    `by` is the actor in the audit trail. Raise OperatorError if validation is off, NotFoundError if there is
+    no such finding, BadInputError if its credential is not stored or its rule no longer exists.
+    """
     _require_validation_on(context)
     async with context.pool.connection() as db, db.transaction():
         await get_stored_credential(db, account_id, finding_id)
@@ -117,7 +124,11 @@ async def revalidate_finding(
 async def _check_finding(
     context: ValidationContext, account_id: int, finding_id: UUID, *, by: str
 ) -> Finding:
-    """Check a finding's credential and store the verdict with all findings of the same credential."""
+    """Check a finding's credential, and return the finding with the verdict.
+
+    The verdict is stored with all findings of the credential. `by` is the actor in the audit trail. Raise the
+    errors of `revalidate_finding`.
+    """
     _require_validation_on(context)
     async with context.pool.connection() as db:
         stored = await get_stored_credential(db, account_id, finding_id)
@@ -135,6 +146,6 @@ async def _check_finding(
 
 
 def _require_validation_on(context: ValidationContext) -> None:
-    """Raise an OperatorError if validation is switched off."""
+    """Raise OperatorError if validation is switched off."""
     if context.validator.mode is ValidationMode.OFF:
         raise OperatorError("validation is switched off: OUTCROP_VALIDATE=off")

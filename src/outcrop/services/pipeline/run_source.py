@@ -23,7 +23,10 @@ from outcrop.store.db import UNAVAILABLE
 
 
 async def scan_source(context: RunContext, account_id: int, scan_id: UUID, source: str) -> None:
-    """Scan one source of a run, record its findings, and end the run if this was its last source."""
+    """Scan one source of a run, record its findings, and end the run if this was its last source.
+
+    Do nothing if the source or the run has ended already.
+    """
     key = SourceKey(account_id, scan_id, source)
     if (claimed := await claim_source(context, key)) is None:
         return
@@ -37,7 +40,7 @@ async def scan_source(context: RunContext, account_id: int, scan_id: UUID, sourc
 async def _scan(
     context: RunContext, key: SourceKey, claimed: SourceClaim, report: SourceReport
 ) -> str | None:
-    """Scan a claimed source; if that fails, return the reason and add it to the gaps.
+    """Scan a claimed source; return None, or the reason if that fails, which is also added to the gaps.
 
     An unexpected exception is raised, so that the job is tried again, until the last attempt.
     """

@@ -36,12 +36,15 @@ class ScoreInputs:
 
     @classmethod
     def from_detail(cls, detail: dict[str, Any]) -> "ScoreInputs":
-        """Return the inputs that are stored with a score."""
+        """Return the inputs that are stored with a score.
+
+        `detail` is the one that `score_finding` returned.
+        """
         flags = {name: bool(detail[name]) for name in ("placeholder", "test_mode", "canary", "asked")}
         return cls(Strength(detail["strength"]), Impact(detail["impact"]), **flags)
 
     def with_verdict(self, verdict: StoredVerdict) -> "ScoreInputs":
-        """Return the inputs after a new verdict on the credential."""
+        """Return a copy of the inputs after a new verdict, which sets `test_mode`, `canary` and `asked`."""
         return replace(self, test_mode=verdict.test_mode, canary=verdict.canary, asked=verdict.asked)
 
 
@@ -50,7 +53,7 @@ def score_finding(
 ) -> tuple[Finding, dict[str, Any]]:
     """Return the finding with its score, and the detail to store: version, parts and inputs of the score.
 
-    `places` is the number of places that hold the same credential.
+    `places` is the number of places that hold the same credential. `moment` is the current time.
     """
     result = score(
         Evidence(
@@ -75,7 +78,7 @@ def score_finding(
 
 
 async def rescore_outdated(context: RunContext) -> int:
-    """Score every finding again whose score another version has computed; return how many there were."""
+    """Score every finding again whose score is of another scoring version; return how many were scored."""
     rescored = 0
     while True:
         async with context.pool.connection() as db, db.transaction():

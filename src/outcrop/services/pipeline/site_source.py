@@ -69,7 +69,7 @@ class _SiteScan:
         self.report.gaps.append(Gap(_mask_text(self.context.ruleset, url), reason))
 
     async def record(self) -> None:
-        """Record the secrets that were detected since the last call."""
+        """Store the secrets that were detected since the last call, and add their places to `detected`."""
         secrets, self.unrecorded = self.unrecorded, []
         self.detected |= await record_secrets(self.context, self.key, secrets)
 
@@ -77,7 +77,11 @@ class _SiteScan:
 async def scan_site(
     context: RunContext, key: SourceKey, source: ScanSource, token: Secret | None, report: SourceReport
 ) -> None:
-    """Crawl a site, record the secrets that it serves, and resolve the findings that are gone."""
+    """Crawl a site, record the secrets that it serves, and resolve the findings that are gone.
+
+    `token` is the value of the Authorization header for the site, None for none. Progress and gaps are
+    written to `report`. Raise OperatorError if not one page could be read.
+    """
     headers = {} if token is None else {"Authorization": reveal(token)}
     options = CrawlOptions.from_target(source.url, source.options, source.include, source.exclude, headers)
     scan = _SiteScan(context, key, source, options, report, origins={key.source})
@@ -105,7 +109,10 @@ async def scan_site(
 
 
 async def _scan_resource(scan: _SiteScan, resource: Resource) -> None:
-    """Scan a response, and the git folder behind it if it is an exposed `.git/HEAD`."""
+    """Scan a response, and the git folder behind it if it is an exposed `.git/HEAD`.
+
+    Add the results to `scan`.
+    """
     scan.origins.add(resource.origin)
     scan.pages += 1
     scan.size += len(resource.body)
@@ -124,7 +131,10 @@ async def _scan_resource(scan: _SiteScan, resource: Resource) -> None:
 def _detect(
     ruleset: RuleSet, resource: Resource, visibility: Visibility
 ) -> tuple[list[DetectedSecret], list[str]]:
-    """Return the secrets in a response's body, and the reasons why parts of it could not be read."""
+    """Return the secrets in a response's body, and the reasons why parts of it could not be read.
+
+    `visibility` is stored with each secret.
+    """
     path = resource.path.encode("utf-8", "surrogateescape")
     content = scan_content(ruleset, resource.body, Confidence.MEDIUM)
     hits = hits_at_path(content, path)
@@ -159,7 +169,7 @@ def _detect(
 
 
 def _mask_text(ruleset: RuleSet, text: str, secrets: Iterable[Secret] = ()) -> str:
-    """Mask the given secrets in a URL or path, and every other credential that the rules detect in it."""
+    """Return a URL or path with `secrets` masked, and every other credential that the rules detect in it."""
     content = scan_content(ruleset, unquote(text).encode("utf-8", "surrogateescape"), Confidence.MEDIUM)
     return SecretMasker([*secrets, *(hit.secret for _, hit in content.hits)], [text]).mask(text)
 
@@ -169,7 +179,8 @@ async def _scan_git_folder(
 ) -> list[DetectedSecret]:
     """Download the git folder of an exposed `.git/HEAD` and return the secrets in its history.
 
-    The site's credential is sent only if the folder `is_own`: on the site's own origin.
+    Return [] if it cannot be downloaded or scanned. The site's credential is sent only if the folder
+    `is_own`: on the site's own origin. Gaps are added to the report.
     """
     context, gaps = scan.context, scan.report.gaps
     headers = scan.options.headers if is_own else {}
@@ -196,7 +207,10 @@ async def _scan_git_folder(
 def _git_folder_secret(
     ruleset: RuleSet, resource: Resource, visibility: Visibility, located: LocatedHit, path: bytes
 ) -> DetectedSecret:
-    """Return a hit in an exposed git folder; its path is `/.git!` and the path in the repository."""
+    """Return a hit in an exposed git folder as a detected secret.
+
+    `path` is its path in the repository; the secret's path is `/.git!` and that path.
+    """
     base = urlsplit(resource.url).path.removesuffix("/HEAD") + "!"
     return DetectedSecret(
         hit=located.hit,
@@ -221,7 +235,8 @@ def _git_folder_secret(
 async def _recheck_undetected(scan: _SiteScan) -> None:
     """Request the URL of each open finding that the crawl did not detect; mark it as seen or resolve it.
 
-    A finding that was public is requested without the site's credential, another one with it.
+    A finding that was public is requested without the site's credential, another one with it. If neither is
+    proven, or the time limit is reached, the finding stays as it is.
     """
     context, key, options = scan.context, scan.key, scan.options
     anonymous = refetch_client(context.http, options, authenticated=False)

@@ -63,20 +63,26 @@ async def validate_secrets(
 
 
 def _is_fresh(verdict: StoredVerdict) -> bool:
-    """Whether a stored verdict is young enough to be used again."""
+    """Whether a stored verdict is young enough to be used again: FRESH_FOR, or RETRY_AFTER if undecided.
+
+    An `unvalidated` verdict is never fresh.
+    """
     age = now() - verdict.checked_at
     fresh_for = RETRY_AFTER if verdict.status in UNDECIDED else FRESH_FOR
     return age < fresh_for and verdict.status is not Validation.UNVALIDATED
 
 
 async def _check(context: RunContext, hit: Hit) -> Verdict:
-    """Ask the issuer about a hit's credential."""
+    """Check a hit's credential with its issuer and return the verdict."""
     parts = {name: reveal(part) for name, part in hit.companions.items()}
     return await context.validator.check(hit.rule, reveal(hit.secret), parts)
 
 
 def _due_if_off(context: RunContext, checked: dict[bytes, StoredVerdict]) -> dict[bytes, StoredVerdict]:
-    """Return the verdicts to store; if validation is off, as never checked, so that a check is due later."""
+    """Return the verdicts to store, by fingerprint; if validation is off, they are marked as never checked.
+
+    So a check is due as soon as validation is on.
+    """
     if context.validator.mode is not ValidationMode.OFF:
         return checked
     return {
@@ -86,7 +92,7 @@ def _due_if_off(context: RunContext, checked: dict[bytes, StoredVerdict]) -> dic
 
 
 def to_stored_verdict(verdict: Verdict) -> StoredVerdict:
-    """Return a verdict as it is stored, checked now."""
+    """Return a verdict in the form in which it is stored, with the current time as the time of the check."""
     return StoredVerdict(
         verdict.status,
         verdict.confidence,
@@ -100,7 +106,10 @@ def to_stored_verdict(verdict: Verdict) -> StoredVerdict:
 
 
 def with_verdict(finding: Finding, verdict: StoredVerdict) -> Finding:
-    """Return the finding with a verdict on its credential."""
+    """Return a copy of the finding with the status, services and reason of a verdict on its credential.
+
+    The time of the check is not changed by an `unvalidated` verdict.
+    """
     detail: dict[str, Any] = {
         **finding.validation_detail,
         "enabled_services": list(verdict.services),
@@ -119,7 +128,11 @@ def with_verdict(finding: Finding, verdict: StoredVerdict) -> Finding:
 async def apply_verdict(
     db: Connection, account_id: int, fingerprint: bytes, verdict: StoredVerdict, *, by: str
 ) -> None:
-    """Store a verdict, and the score that follows from it, with every finding of the credential."""
+    """Store a verdict, and the score that follows from it, with every finding of the credential.
+
+    `fingerprint` identifies the credential. `by` is the actor of the audit lines, which are written for
+    changes.
+    """
     await sources.lock_recording(db, account_id)
     place_count = (await sources.count_places(db, account_id, [fingerprint])).get(fingerprint, 1)
     for finding_id in await verdicts.select_finding_ids(db, account_id, fingerprint):
@@ -138,7 +151,7 @@ async def apply_verdict(
 async def audit_verdict_change(
     db: Connection, account_id: int, before: Finding, after: Finding, *, by: str
 ) -> None:
-    """Write an audit line if the finding's validation status has changed."""
+    """Write an audit line, with the actor `by`, if the finding's validation status has changed."""
     if after.validation_status is before.validation_status:
         return
     detail = {
