@@ -24,7 +24,7 @@ MAX_ROW = 4_000
 
 
 def drop_incomplete(hits: list[Hit], data: bytes) -> list[Hit]:
-    """Drop the hits that lack a required companion nearby."""
+    """Return the hits without those that have no companion nearby although their rule requires one."""
     incomplete = {
         id(hit) for hit, _, companion in _find_companions(hits, data, only_required=True) if companion is None
     }
@@ -48,9 +48,10 @@ def attach_companions(hits: Iterable[Hit], data: bytes, min_confidence: Confiden
 def _find_companions(
     hits: Iterable[Hit], data: bytes, *, only_required: bool = False
 ) -> Iterator[tuple[Hit, CompanionSpec, Span | None]]:
-    """Yield each secret with each companion of its rule, and the span of that companion.
+    """Yield each secret with each companion that its rule describes, and the span of that companion.
 
     The span is None if no such companion is near. With `only_required`, skip companions that are optional.
+    Hits that are companions themselves are skipped.
     """
     by_rule: dict[str, list[Hit]] = {}
     for hit in hits:
@@ -111,9 +112,10 @@ def _row_goes_on(hits: list[Hit], neighbours: list[Neighbours], number: int, ste
 
 
 def _find_neighbours(spec: CompanionSpec, hits: list[Hit], data: bytes) -> list[Neighbours]:
-    """Return the nearest companions before and after each hit. The whole match must be near enough.
+    """Return, for each hit, the value spans of the nearest companions before and after it.
 
-    A text can be full of pairs. So each part of it is searched once for all hits.
+    They are None if the whole match of the companion is not within `spec.within` bytes of the hit. `hits` are
+    in order. A text can be full of pairs, so each part of it is searched once for all hits.
     """
     matches = list(_search_near(spec, hits, data))
     starts, ends = [value[0] for value, _ in matches], [value[1] for value, _ in matches]
@@ -129,7 +131,10 @@ def _find_neighbours(spec: CompanionSpec, hits: list[Hit], data: bytes) -> list[
 
 
 def _search_near(spec: CompanionSpec, hits: list[Hit], data: bytes) -> Iterator[tuple[Span, Span]]:
-    """Yield value and whole match of each companion that is in the text near `hits`, which are in order."""
+    """Yield the spans of the value and of the whole match of each companion near `hits`.
+
+    `hits` are in order.
+    """
     regex, value_group = compile_with_group(spec.regex)
     for start, stop in _windows(spec.within, hits, len(data)):
         at = start
@@ -141,7 +146,7 @@ def _search_near(spec: CompanionSpec, hits: list[Hit], data: bytes) -> Iterator[
 
 
 def _windows(within: int, hits: list[Hit], size: int) -> Iterator[Span]:
-    """Yield the text up to `within` bytes around each hit; overlapping windows are joined."""
+    """Yield the span up to `within` bytes around each hit, in a text of `size` bytes; overlaps are joined."""
     start = stop = 0
     for hit in hits:
         if hit.start - within > stop:

@@ -80,9 +80,10 @@ def confirm_generic(
     *,
     include_low: bool,
 ) -> Iterator[Hit]:
-    """Yield the hits of a generic form around the trigger matches that end at `ends`, outside of `taken`.
+    """Yield the hits of a generic form around the trigger matches that end at `ends`.
 
-    Unless `include_low`, leave out values of low confidence that follow a name or are in a list or table.
+    `taken` says whether a span overlaps a value that another rule has found. Such hits are left out. Unless
+    `include_low`, leave out values of low confidence that follow a name or are in a list or table.
     """
     if form.judge not in LEAD_IN_JUDGES:
         yield from confirm(rule, form, data, ends, taken)
@@ -90,7 +91,10 @@ def confirm_generic(
     is_taken = taken or _is_never_taken
 
     def is_led_to(end: int) -> bool:
-        """Whether the form's regular expression has a match that ends at `end`: the trigger is less exact."""
+        """Whether the form's regular expression has a match that ends at `end`.
+
+        The trigger, which ends there too, is less exact.
+        """
         lead_in = data[max(0, end - MAX_LEAD_IN) : end]
         return ends_with_match(lead_in, form.pattern.regex, form.pattern.exact_up_to)
 
@@ -107,14 +111,15 @@ def confirm_generic(
 
 
 def _is_never_taken(_start: int, _end: int) -> bool:
-    """Return False: no rule has found a value."""
+    """Return False: the test to use if no other rule has found a value."""
     return False
 
 
 def _confirm_by_layout(rule: Rule, form: CredentialForm, data: bytes, ends: list[int]) -> Iterator[Hit]:
-    """Yield the hits of a form with a layout, which gives the value's start from the end of its trigger.
+    """Yield the hits of a form with a layout, from which the value's start is computed.
 
-    The regular expression runs only where the start is ambiguous.
+    `ends` are the end offsets of the trigger matches. The regular expression runs only where the start is
+    ambiguous.
     """
     layout = form.layout
     assert layout is not None  # noqa: S101 - the caller checks
@@ -171,7 +176,11 @@ def _continuing_bytes(joining: str) -> bytes:
 def _confirm_by_regex(
     rule: Rule, form: CredentialForm, data: bytes, ends: list[int], taken: OverlapTest | None = None
 ) -> Iterator[Hit]:
-    """Yield the hits of the form's regular expression in the windows around the trigger matches."""
+    """Yield the hits of the form's regular expression in the windows around the trigger matches.
+
+    `ends` are the end offsets of the trigger matches. `taken` says whether a span overlaps a value that
+    another rule has found. Such hits are left out.
+    """
     size = len(data)
     # An allowlist may read the rest of the line, which can be outside of the window.
     use_cache = len(ends) <= MANY_MATCHES and not (
@@ -197,7 +206,10 @@ def _confirm_by_regex(
 
 
 def _windows(form: CredentialForm, ends: list[int], size: int) -> Iterator[Span]:
-    """Yield the spans of a text of `size` bytes in which the form can match; overlapping ones are joined."""
+    """Yield the spans of a text of `size` bytes in which the form can match; overlapping ones are joined.
+
+    `ends` are the end offsets of the trigger matches.
+    """
     before, after = form.reach
     start = stop = -1
     for end in ends:
@@ -212,9 +224,10 @@ def _windows(form: CredentialForm, ends: list[int], size: int) -> Iterator[Span]
 
 
 def _cut_windows(windows: Iterable[Span], until: str, data: bytes, ends: list[int]) -> Iterator[Span]:
-    """Cut each window at the matches of the regular expression `until`; yield the spans with a trigger's end.
+    """Cut each window at the matches of the regular expression `until`; yield the parts with a trigger's end.
 
-    A match of `until` belongs to the spans on both sides of it.
+    `ends` are the end offsets of the trigger matches. A match of `until` belongs to the parts on both sides
+    of it.
     """
     regex = compile_cached(until)
     for window_start, window_stop in windows:
@@ -233,7 +246,10 @@ def _cut_windows(windows: Iterable[Span], until: str, data: bytes, ends: list[in
 def _match_window(
     rule: Rule, form: CredentialForm, data: bytes, window: Span, taken: OverlapTest | None = None
 ) -> Iterator[Hit]:
-    """Yield the hits of the form's regular expression in `window`, outside of `taken`."""
+    """Yield the hits of the form's regular expression in the span `window`.
+
+    `taken` says whether a span overlaps a value that another rule has found. Such hits are left out.
+    """
     start, stop = window
     pattern = form.pattern
     if not form.trigger.ends_match and not _contains_in_order(_encode(pattern.literals), data, start, stop):
@@ -285,9 +301,10 @@ def _encode(literals: tuple[str, ...]) -> list[bytes]:
 def _check_value(
     rule: Rule, form: CredentialForm, data: bytes, value: Span, groups: Sequence[Span] = ()
 ) -> Hit | None:
-    """Return the hit at `value`, or None if a check of the form or an allowlist of the rule drops the value.
+    """Return the hit at the span `value`; None if a check of the form or an allowlist of the rule drops it.
 
-    A wrong checksum or a placeholder lowers the confidence. `groups` are those of the match.
+    A wrong checksum or a placeholder lowers the confidence. `groups` are the spans of the match's groups, the
+    whole match first; without them, allowlists are not applied.
     """
     raw = data[value[0] : value[1]]
     if rule.decode == "base64":
@@ -312,7 +329,10 @@ def _check_value(
 
 
 def _apply_allowlists(hit: Hit, data: bytes, value: Span, match: Span) -> Hit | None:
-    """Return None if an allowlist of the rule allows the value; else the hit with its `allowlist_numbers`."""
+    """Return the hit with its `allowlist_numbers`; None if an allowlist of its rule allows the value.
+
+    `value` and `match` are the spans of the value and of the whole match.
+    """
     allowlist_numbers = match_allowlists(hit.rule.allowlists, data, value, match)
     if allowlist_numbers is None:
         return None
@@ -323,7 +343,11 @@ def _apply_allowlists(hit: Hit, data: bytes, value: Span, match: Span) -> Hit | 
 def _judge_value(
     rule: Rule, form: CredentialForm, data: bytes, value: Span, groups: Sequence[Span]
 ) -> Hit | None:
-    """Return the hit at `value`, or None if `scanner.generic` rejects the value with the name before it."""
+    """Return the hit at the span `value`; None if `scanner.generic` rejects it with its name.
+
+    `groups` are the spans of the match's groups; the group `name`, if the regular expression has one, is the
+    name.
+    """
     name_group = _name_group(form.pattern.regex)
     name = groups[name_group] if name_group else None
     assert form.judge is not None  # noqa: S101 - the caller checks

@@ -40,7 +40,10 @@ def scan_pieces(ruleset: RuleSet, pieces: list[DecodedPiece]) -> Iterator[EndsBy
 
 
 def hash_escaped_range(data: bytes, start: int, stop: int, depth: int, min_confidence: Confidence) -> bytes:
-    """Return a hash of data[start:stop] and of everything else that decides which hits its escapes have."""
+    """Return a hash of data[start:stop] and of everything else that decides which hits its escapes have.
+
+    That is whether text comes before and after it, `depth` and `min_confidence`.
+    """
     context = f"{start > 0:d}{stop < len(data):d} {depth} {min_confidence}"
     return blake2b(data[start:stop], digest_size=16, person=context.encode()).digest()
 
@@ -74,7 +77,8 @@ def _scan_changed_lines(
 ) -> EndsByTrigger:
     """Return the trigger matches within MAX_NEAR bytes of `lines`, the lines with decoded characters.
 
-    For triggers with a far reach, also return the matches before decoding, at their offsets after decoding.
+    `ends` are the trigger matches before decoding. Those of triggers with a far reach are returned too, at
+    their offsets after decoding.
     """
     near: EndsByTrigger = defaultdict(list)
     text = memoryview(piece.text)
@@ -90,7 +94,10 @@ def _scan_changed_lines(
 
 
 def _windows(starts: list[int], stops: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield the lines with MAX_NEAR bytes around them; overlapping windows are joined."""
+    """Yield the spans of lines with MAX_NEAR bytes around them; overlapping spans are joined.
+
+    `starts` and `stops` are the offsets of the lines.
+    """
     first, last = max(0, starts[0] - MAX_NEAR), stops[0] + MAX_NEAR
     for start, stop in zip(starts, stops, strict=True):
         if start - MAX_NEAR > last:
@@ -103,7 +110,8 @@ def _windows(starts: list[int], stops: list[int]) -> Iterator[tuple[int, int]]:
 def _in_changed_lines(text: bytes, lines: Lines, ends: list[int], line_gap: int, judge: str) -> Iterator[int]:
     """Yield those of `ends` that are in one of `lines`, or at most `line_gap` bytes after one.
 
-    With a `judge`, skip a match after such a line if the value's name is in its own line, which is unchanged.
+    `judge` names the generic form's judge, "" for none. With a judge, skip a match after such a line if the
+    value's name is in its own line, which is unchanged.
     """
     starts, stops = lines
     row, last_row = -1, len(starts) - 1

@@ -45,7 +45,7 @@ class FileVersion:
         self.base, self.copied = None, ()
 
     def content_matches(self) -> list[TriggerMatch]:
-        """Return the trigger matches with offsets in the content itself."""
+        """Return the trigger matches with offsets in the content itself; [] if it was not searched."""
         size = len(self.content)
         return [(min(end - 1, size), number) for end, number in self.matches or ()]
 
@@ -62,7 +62,7 @@ class _Range(NamedTuple):
 def scan_new_text(ruleset: RuleSet, versions: Sequence[FileVersion]) -> None:
     """Set `matches` of each version; search only text that is not copied from its base.
 
-    A base comes before its versions, or was searched earlier.
+    A base comes before its versions, or was searched earlier. If it was not, all of the version is searched.
     """
     new_text: list[bytes | memoryview] = []
     size = 0

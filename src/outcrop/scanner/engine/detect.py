@@ -71,7 +71,8 @@ def _find_hits(
 ) -> list[Hit]:
     """Return the hits in a text that is inside `depth` encodings (steps 2 to 5), sorted by offset.
 
-    The result also has hits below `min_confidence`: they decide about others.
+    `ends` are the trigger matches in the text. The result also has hits below `min_confidence`: they decide
+    about others.
     """
     plain = confirm_forms(ruleset, data, ends, include_low=min_confidence is _LOW)
     decoded = (
@@ -97,7 +98,7 @@ def _find_hits(
 
 
 def confirm_forms(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, *, include_low: bool) -> list[Hit]:
-    """Return the hits of all forms whose trigger matches.
+    """Return the hits of all forms whose trigger matches; `ends` are the trigger matches in `data`.
 
     Generic forms come last. They skip the values that a specific rule has found, also with low confidence.
     Unless `include_low`, generic forms drop most values of low confidence themselves.
@@ -131,7 +132,10 @@ def confirm_forms(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, *, include
 def find_in_decoded(
     ruleset: RuleSet, data: bytes, ends: EndsByTrigger, depth: int, min_confidence: Confidence
 ) -> list[Hit]:
-    """Return the hits in the base64, escapes and archives of `data`, at the offsets of the encoded text."""
+    """Return the hits in the base64, escapes and archives of `data`, at the offsets of the encoded text.
+
+    `ends` are the trigger matches in `data`, which is itself inside `depth` encodings.
+    """
     hits: list[Hit] = []
     phases = {phase: ends[number] for phase, number in enumerate(ruleset.base64_triggers) if number in ends}
     pieces = list(decode_base64_runs(data, phases)) if phases else []
@@ -160,8 +164,8 @@ def _find_in_piece(
 ) -> list[Hit]:
     """Return the hits in a decoded piece, at the offsets of the text that it was decoded from.
 
-    `ends` are the trigger matches in the piece. A value that the end of the piece may have cut off is
-    dropped.
+    `ends` are the trigger matches in the piece, `depth` is the number of encodings around that text. A value
+    that the end of the piece may have cut off is dropped.
     """
     hits = _find_hits(ruleset, piece.text, ends, depth + 1, min_confidence) if ends else []
     at_origin: list[Hit] = []

@@ -37,7 +37,7 @@ ELLIPSIS = "…"
 def excerpts_of_file(
     ruleset: RuleSet, content: bytes, path_hits: Sequence[tuple[bytes, Hit]]
 ) -> list[Excerpt | None]:
-    """Return the excerpt of each hit of a file; None if there is none.
+    """Return the excerpt of each hit of a file, in the order of `path_hits`; None for a hit without one.
 
     Each hit comes with the path of its file; that of a member of an archive ends with `!` and the member's
     name.
@@ -68,7 +68,10 @@ def _can_be_in(hit: Hit, text: bytes) -> bool:
 
 
 def make_excerpts(text: bytes, masked_hits: Sequence[Hit], hits: Sequence[Hit]) -> list[Excerpt | None]:
-    """Return the excerpt of each of `hits`, or None; the values of all `masked_hits` are masked."""
+    """Return the excerpt of each of `hits`, in which the values of all `masked_hits` are masked.
+
+    It is None if a value could still be read in it, and for all hits after the first MAX_EXCERPTS.
+    """
     shown_hits = hits[:MAX_EXCERPTS]
     regions = [
         (max(0, hit.start - MAX_EXCERPT_DISTANCE), min(len(text), hit.start + MAX_EXCERPT_DISTANCE))
@@ -84,7 +87,7 @@ def make_excerpts(text: bytes, masked_hits: Sequence[Hit], hits: Sequence[Hit]) 
 
 
 def _shows_secret(excerpt: Excerpt, secrets: Iterable[Secret]) -> bool:
-    """Whether a value can be read in the excerpt.
+    """Whether one of the secrets can be read in the excerpt, plain or URL-encoded.
 
     Masking can write one: a value of asterisks, or one whose first character ends a %xx that is masked now.
     """
@@ -97,7 +100,10 @@ def _shows_secret(excerpt: Excerpt, secrets: Iterable[Secret]) -> bool:
 
 
 def _make_excerpt(text: bytes, hit: Hit, region: Span, spans: Sequence[MaskedSpan]) -> Excerpt:
-    """Return the line of the hit and up to CONTEXT_LINES before and after it, if they are in `region`."""
+    """Return the line of the hit and up to CONTEXT_LINES before and after it, if they are in `region`.
+
+    The bytes of `spans` are masked.
+    """
     low, high = region
     lines, hit_line = _split_lines(text, hit.start, low, high)
     # The first and the last line of the region may be cut, and a cut line can show the rest of a value. So
@@ -115,7 +121,7 @@ def _make_excerpt(text: bytes, hit: Hit, region: Span, spans: Sequence[MaskedSpa
 
 
 def _split_lines(text: bytes, offset: int, low: int, high: int) -> tuple[list[Span], int]:
-    """Return the spans of the lines in text[low:high], and the index of the line with `offset`."""
+    """Return the spans of the lines in text[low:high], and the index of the line that contains `offset`."""
     lines, start = [], low
     while (end := text.find(b"\n", start, high)) >= 0:
         lines.append((start, end))
@@ -125,7 +131,7 @@ def _split_lines(text: bytes, offset: int, low: int, high: int) -> tuple[list[Sp
 
 
 def _mask_line(text: bytes, line: Span, spans: Sequence[MaskedSpan], centre: int | None) -> str:
-    """Return a line with the masks of `spans`, cut to MAX_LINE_WIDTH.
+    """Return the line at the span `line`, with the bytes of `spans` masked, cut to MAX_LINE_WIDTH.
 
     A longer line is cut around the value at the offset `centre`; at its end if `centre` is None.
     """
@@ -152,7 +158,7 @@ def _mask_line(text: bytes, line: Span, spans: Sequence[MaskedSpan], centre: int
 
 
 def _cut_around(text: str, centre: int) -> str:
-    """Return at most MAX_LINE_WIDTH characters of the text around `centre`; an ellipsis marks a cut."""
+    """Return at most MAX_LINE_WIDTH characters around the index `centre`; an ellipsis marks a cut."""
     if len(text) <= MAX_LINE_WIDTH:
         return text
     start = max(0, min(centre - MAX_LINE_WIDTH // 2, len(text) - MAX_LINE_WIDTH))
@@ -161,7 +167,10 @@ def _cut_around(text: str, centre: int) -> str:
 
 
 def _make_printable(piece: bytes) -> str:
-    """Decode UTF-8; replace control characters and those that change the direction of writing."""
+    """Return the UTF-8 text with U+FFFD for bytes and characters that cannot be printed.
+
+    Tab and CR are kept.
+    """
     text = piece.decode("utf-8", "replace")
     if text.isprintable():
         return text

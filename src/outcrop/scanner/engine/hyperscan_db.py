@@ -92,7 +92,7 @@ def _shorten_trigger(form: CredentialForm) -> CredentialForm:
 
 
 def _refusal(patterns: Sequence[str]) -> str:
-    """Return the reason why Hyperscan refuses these triggers; an empty string if it accepts them."""
+    """Return the reason why Hyperscan refuses these triggers; "" if it accepts them."""
     try:
         _compile([(text, 0) for pattern in patterns for text in split_alternatives(pattern)])
     except hyperscan.HyperscanError as error:
@@ -109,9 +109,10 @@ def _raise_for_refused_rule(rules: Sequence[Rule]) -> None:
 
 
 def _literals(rules: Sequence[Rule]) -> list[bytes]:
-    """Return the literals that the rules' values begin with, without those that contain another one.
+    """Return the literals that the rules' values begin with, without those that contain a shorter one.
 
-    Forms with a judge are left out: they begin with a name, and `base64_forms` adds the common names itself.
+    Literals below MIN_BASE64_LITERAL bytes are left out. So are forms with a judge: they begin with a name,
+    and `base64_forms` adds the common names itself.
     """
     found = {
         literal
@@ -129,9 +130,10 @@ def _literals(rules: Sequence[Rule]) -> list[bytes]:
 
 
 def _base64_literals(rules: Sequence[Rule]) -> set[bytes]:
-    """Return the base64 forms of critical rules' literals, to find values that are encoded twice.
+    """Return the literals of critical rules in base64, in all their alignments.
 
-    For all rules it would take a tenth longer to compile the database.
+    Encoded in base64 once more, they find values that are encoded twice. With those of all rules it would
+    take a tenth longer to compile the Hyperscan database.
     """
     literals = _literals([rule for rule in rules if rule.impact is Impact.CRITICAL])
     return {literal for forms in base64_forms(literals).values() for literal in forms}

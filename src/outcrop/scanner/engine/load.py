@@ -38,10 +38,11 @@ def load_ruleset(
     gitleaks: Path | None = None,
     cache: Path | None = None,
 ) -> RuleSet:
-    """Return the built-in rules and those in the files `own` and in a gitleaks configuration, compiled.
+    """Return the compiled rules: the built-in ones, those in `own`, and those of a gitleaks configuration.
 
-    Take them from the folder `cache` if these files were compiled before; otherwise compile and store them
-    there.
+    `own` are rule files or folders, `gitleaks` is the configuration's path. Take the rules from the folder
+    `cache` if these files were compiled before; otherwise compile and store them there. Raise RuleError if a
+    file is wrong.
     """
     paths = [*([BUILT_IN_RULES] if built_in else []), *own]
     version = _compute_version([*paths, *(_list_gitleaks_files(gitleaks) if gitleaks else [])], cache)
@@ -55,7 +56,7 @@ def load_ruleset(
 
 
 def _list_gitleaks_files(gitleaks: Path) -> list[Path]:
-    """Return the path of a gitleaks configuration and of those that it extends."""
+    """Return the path of a gitleaks configuration and the paths of the configurations that it extends."""
     from outcrop.scanner.rules.gitleaks_files import list_extended_files  # noqa: PLC0415 - few scans need it
 
     return [gitleaks, *list_extended_files(gitleaks)]
@@ -89,7 +90,10 @@ def read_rules(
 
 
 def compile_ruleset(rules: Sequence[Rule], version: str = "", notes: Sequence[str] = ()) -> RuleSet:
-    """Compile rules for a scan; raise RuleError if Hyperscan refuses the pattern of a rule."""
+    """Compile rules for a scan; raise RuleError if Hyperscan refuses the pattern of a rule.
+
+    `version` and `notes` are stored in the rule set; `notes` are about settings that have no effect.
+    """
     from outcrop.scanner.engine.hyperscan_db import compile_rules  # noqa: PLC0415
 
     compiled_rules, database = compile_rules(rules)
@@ -97,7 +101,10 @@ def compile_ruleset(rules: Sequence[Rule], version: str = "", notes: Sequence[st
 
 
 def load_cached(cache: Path, version: str) -> RuleSet | None:
-    """Return the compiled rules of this version from the cache; None if they are missing or damaged."""
+    """Return the compiled rules of this version from the folder `cache`; None if they are missing or damaged.
+
+    The files' times are set to now, so that they count as used.
+    """
     for suffix in _CACHE_SUFFIXES:  # a file that is in use is not removed
         with contextlib.suppress(OSError):
             os.utime(cache / f"rules-{version}{suffix}")
@@ -110,17 +117,17 @@ def load_cached(cache: Path, version: str) -> RuleSet | None:
 
 
 def save_ruleset(cache: Path, ruleset: RuleSet) -> None:
-    """Write compiled rules to the cache; do nothing if it cannot be written."""
+    """Write compiled rules to the folder `cache`; do nothing if it cannot be written."""
     contents = hyperscan.dumpb(ruleset.database), serialize_rules(ruleset.rules, ruleset.notes)
     for suffix, content in zip(_CACHE_SUFFIXES, contents, strict=True):
         _write(cache / f"rules-{ruleset.version}{suffix}", content)
 
 
 def _compute_version(paths: Sequence[Path], cache: Path | None) -> str:
-    """Return the version of the rule files below `paths`.
+    """Return the version of the rule files below `paths`: a hash of their contents.
 
-    The cache stores it under a hash of the files' sizes and times: files that have not changed are not read
-    again.
+    The folder `cache` stores it under a hash of the files' sizes and times: files that have not changed are
+    not read again.
     """
     files = [file for path in paths for file in list_rule_files(path)]
     stored = cache / f"rules-{_hash_stats(files)}.version" if cache else None
@@ -176,7 +183,10 @@ def _write(file: Path, content: bytes) -> None:
 
 
 def _remove_unused(cache: Path, now: float) -> None:
-    """Remove files that were not used for MAX_UNUSED, and unfinished files of killed processes."""
+    """Remove files from the folder `cache` that were not used for MAX_UNUSED, and those of killed processes.
+
+    `now` is in seconds since 1970. Errors are ignored.
+    """
     for file in cache.glob("rules-*"):
         is_finished = file.suffix in {*_CACHE_SUFFIXES, ".version"}
         with contextlib.suppress(OSError):

@@ -39,7 +39,10 @@ def mask_text(ruleset: RuleSet, text: str) -> str:
 
 
 def find_masked_spans(text: bytes, hits: Sequence[Hit], regions: Sequence[Span]) -> list[MaskedSpan]:
-    """Return the spans of all hits, and of their values elsewhere in `regions`, sorted and joined."""
+    """Return the spans of all hits, and of their values elsewhere in `regions`, sorted; overlaps are joined.
+
+    A value is searched for plain and URL-encoded, those of companions too.
+    """
     return _join_overlapping([*_hit_spans(text, hits), *_value_spans(text, unique_secrets(hits), regions)])
 
 
@@ -80,7 +83,10 @@ def _hit_spans(text: bytes, hits: Iterable[Hit]) -> Iterator[MaskedSpan]:
 
 
 def _value_spans(text: bytes, secrets: Sequence[Secret], regions: Sequence[Span]) -> Iterator[MaskedSpan]:
-    """Yield where a value is in `regions`, plain or URL-encoded. All regions are searched at once."""
+    """Yield the spans in `regions` where the value of one of `secrets` is, plain or URL-encoded.
+
+    All regions are searched at once. Values below MIN_SEARCHED_VALUE bytes are not searched for.
+    """
     joined, joined_starts, text_starts = _join_regions(text, regions)
     url_decoded = unquote_to_bytes(joined) if b"%" in joined else b""
     with_spaces = joined.replace(b"+", b" ") if b"+" in joined else b""
@@ -103,9 +109,10 @@ def _value_spans(text: bytes, secrets: Sequence[Secret], regions: Sequence[Span]
 
 
 def _join_regions(text: bytes, regions: Sequence[Span]) -> tuple[bytes, list[int], list[int]]:
-    """Return the regions joined by line breaks, and where each begins in the joined text and in `text`.
+    """Return the regions of `text` joined by line breaks, and two lists of where each region begins.
 
-    Overlapping regions become one.
+    The first list has the offsets in the joined text, the second those in `text`. Overlapping regions become
+    one.
     """
     joined: list[Span] = []
     for start, end in sorted(regions):
@@ -139,10 +146,10 @@ def _find_url_encoded(text: bytes, value: bytes) -> Iterator[Span]:
 
 
 def _join_overlapping(spans: Iterable[MaskedSpan]) -> list[MaskedSpan]:
-    """Sort the spans and join overlapping ones.
+    """Return the spans, sorted, with overlapping ones joined.
 
     A joined span has no secret and is masked completely: the shown ends of one value could be all of another.
-    Only if all of its spans are the same value, it keeps the secret.
+    Only if its spans are the same span of the same value, it keeps the secret.
     """
     joined: list[MaskedSpan] = []
     for start, end, secret in sorted(spans, key=lambda span: span[:2]):

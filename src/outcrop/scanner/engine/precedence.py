@@ -57,7 +57,7 @@ def _precedence(hit: Hit) -> tuple[int, bool, int, bool, int, str]:
 
 
 def keep_best(hits: Iterable[Hit]) -> list[Hit]:
-    """Drop each hit that overlaps a hit with a higher precedence which is kept itself."""
+    """Return the hits without those that overlap a hit with a higher precedence which is kept itself."""
     kept: list[Hit] = []
     overlapping: list[Hit] = []
     reached = 0
@@ -86,7 +86,10 @@ def _keep_best_of(hits: list[Hit]) -> list[Hit]:
 
 
 def keep_best_by_scope(hits: list[Hit]) -> list[Hit]:
-    """Apply `keep_best` to the hits of all rules without paths together, and to those of each other rule."""
+    """Return the hits that `keep_best` keeps among the rules that do not depend on a path.
+
+    For rules that depend on a path, it is applied to the hits of each rule alone.
+    """
     everywhere: list[Hit] = []
     by_rule: dict[str, list[Hit]] = {}
     for hit in hits:
@@ -101,7 +104,7 @@ def keep_best_by_scope(hits: list[Hit]) -> list[Hit]:
 
 
 def drop_reported_companions(hits: list[Hit], offsets: CompanionOffsets) -> list[Hit]:
-    """Drop hits that are a companion (such as a key id) of a secret that is reported itself.
+    """Return the hits without those that are a companion (such as a key id) of another reported hit.
 
     `offsets` says where the companions of each reported secret begin. A secret of low confidence does not
     count.
@@ -161,7 +164,10 @@ def _drop_same_start(plain: list[Hit], decoded: list[Hit]) -> tuple[list[Hit], l
 
 
 def _drop_known_values(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
-    """Drop decoded hits with a value that another hit with evidence at least as strong has too (step 2)."""
+    """Return the decoded hits without those whose value is known already (step 2).
+
+    A value is known if a plain or an earlier decoded hit with evidence at least as strong has it.
+    """
     ranks = {reveal(hit.secret): _STRENGTH_RANK[hit.strength] for hit in plain}
     kept: list[Hit] = []
     for hit in decoded:
@@ -173,7 +179,7 @@ def _drop_known_values(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
 
 
 def _drop_found_decoded(plain: list[Hit], decoded: list[Hit], overlaps_specific: OverlapTest) -> list[Hit]:
-    """Drop the plain hits that a decoded hit replaces (steps 3 and 4).
+    """Return the plain hits without those that a decoded hit replaces (steps 3 and 4).
 
     `overlaps_specific` says whether a range overlaps a decoded hit of a specific rule.
     """
@@ -195,7 +201,10 @@ def _drop_found_decoded(plain: list[Hit], decoded: list[Hit], overlaps_specific:
 
 
 def _drop_hidden_doubtful(hits: list[Hit]) -> list[Hit]:
-    """Drop doubtful hits that overlap a hit that is not, and reduce the others by `keep_best` (step 6)."""
+    """Return the hits without doubtful ones that overlap another hit (step 6).
+
+    Doubtful hits that overlap only each other are reduced by `keep_best`.
+    """
     certain = [hit for hit in hits if not hit.is_doubtful]
     overlaps_certain = overlap_test((hit.start, hit.end) for hit in certain)
     doubtful = [hit for hit in hits if hit.is_doubtful and not overlaps_certain(hit.start, hit.end)]

@@ -56,7 +56,10 @@ class RuleSet:
         self.hitless_ranges: set[bytes] = set()
 
     def remember_hitless(self, range_hash: bytes) -> None:
-        """Store the hash of a range in which nothing was found; drop the stored ones first if too many."""
+        """Store the hash of a range in which nothing was found.
+
+        If MAX_HITLESS_RANGES are stored already, drop all of them first.
+        """
         if len(self.hitless_ranges) >= MAX_HITLESS_RANGES:
             self.hitless_ranges.clear()
         self.hitless_ranges.add(range_hash)
@@ -111,7 +114,10 @@ class _ThreadData(local):
 
 
 def _form_reach(rule: Rule, form: CredentialForm) -> TriggerReach:
-    """Return the reach of one form. Required companions count, as they decide whether there is a hit."""
+    """Return the reach of one form of a rule.
+
+    Required companions count, as they decide whether there is a hit.
+    """
     companion_distance = max((spec.within for spec in rule.companions if spec.required), default=0)
     before, after = form.reach
     if companion_distance:

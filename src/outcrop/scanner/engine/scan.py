@@ -85,7 +85,7 @@ def deserialize_result(serialized: SerializedResult, rules: LazyRules) -> ScanRe
 
 
 def _plain_values(hit: Hit) -> Iterator[Any]:
-    """Yield the values of _PLAIN_FIELDS, enum members as strings."""
+    """Return an iterator over the hit's values of _PLAIN_FIELDS, enum members as strings."""
     values = (getattr(hit, name) for name in _PLAIN_FIELDS)
     return (value.value if isinstance(value, StrEnum) else value for value in values)
 
@@ -103,7 +103,10 @@ def _make_hit(rule: Rule, value: str, companions: dict[str, str], *plain_values:
 
 
 def scan_content(ruleset: RuleSet, data: bytes, min_confidence: Confidence) -> ScanResult:
-    """Scan a file in memory; unpack it if it is an archive or in UTF-16."""
+    """Return the hits in a file, with at least `min_confidence`, and the gaps.
+
+    `data` is the file's content. It is unpacked if it is an archive or in UTF-16.
+    """
     if not needs_unpacking(data):
         return ScanResult([("", hit) for hit in find(ruleset, data, min_confidence)])
     from outcrop.scanner.text.archive_members import UnpackBudget  # noqa: PLC0415 - most scans unpack nothing
@@ -161,7 +164,10 @@ def scan_batch(
 def scan_versions(
     ruleset: RuleSet, versions: Sequence[tuple[bytes, FileVersion]], min_confidence: Confidence
 ) -> Iterator[tuple[bytes, ScanResult, int]]:
-    """Yield name, result and size of each named version. A version comes after its base."""
+    """Yield name, result and size of each of `versions`, which are pairs of name and version.
+
+    A version comes after its base, so that text it shares with the base is not searched again.
+    """
     scan_new_text(ruleset, [version for _, version in versions if not needs_unpacking(version.content)])
     for name, version in versions:
         content = version.content
@@ -176,7 +182,10 @@ def scan_versions(
 
 
 def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], min_confidence: Confidence) -> ScanResult:
-    """Scan what `read` returns, in pieces; unpack only the first MAX_ARCHIVE_SIZE bytes of an archive."""
+    """Scan the bytes that `read(size)` returns, piece by piece, until it returns b"".
+
+    Of an archive, only the first MAX_ARCHIVE_SIZE bytes are unpacked; the rest is reported as a gap.
+    """
     piece = read(STREAM_PIECE_SIZE)
     if has_packed_header(piece) or has_utf16_strings(piece) or _ZIP_MEMBER in piece:
         beginning = piece + read(MAX_ARCHIVE_SIZE - STREAM_PIECE_SIZE)
@@ -204,7 +213,7 @@ def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], min_confidence: 
 
 
 def _read_first(data: bytes, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Return a function that reads `data` first, and then what `read` returns."""
+    """Return a function like `read` that returns the bytes of `data` first."""
     stream = BytesIO(data)
     return lambda size: stream.read(size) or read(size)
 
@@ -226,7 +235,7 @@ class TextPart(NamedTuple):
         return self.context + self.length + MAX_CREDENTIAL_SIZE
 
     def own_size(self, size: int) -> int:
-        """Return how many of the `size` bytes that were read belong to this part only."""
+        """Return how many of `size` bytes, read from `offset` on, belong to this part only."""
         return max(0, min(size - self.context, self.length))
 
 
@@ -234,7 +243,7 @@ _FIRST_PART = TextPart(0, 0, STREAM_PIECE_SIZE, (1, 1))
 
 
 def split_into_parts(read: Callable[[int], bytes], size: int, jobs: int = 1) -> Iterator[TextPart]:
-    """Yield parts of the content that `read` returns, which has `size` bytes, for `jobs` processes.
+    """Yield the parts of a content of `size` bytes, which `read` returns, to be scanned by `jobs` processes.
 
     The number of parts is a multiple of `jobs`, unless the parts would be too small.
     """
@@ -253,7 +262,10 @@ def split_into_parts(read: Callable[[int], bytes], size: int, jobs: int = 1) -> 
 
 
 def scan_part(ruleset: RuleSet, data: bytes, part: TextPart, min_confidence: Confidence) -> ScanResult:
-    """Scan one part. `data` are `part.size` bytes from `part.offset` on, or fewer at the content's end."""
+    """Scan one part of a large content and return its hits, at their offsets in the content.
+
+    `data` are `part.size` bytes from `part.offset` on, or fewer at the content's end.
+    """
     return ScanResult(list(_find_in_part(ruleset, data, part, part.context + part.length, min_confidence)))
 
 
@@ -262,7 +274,8 @@ def _find_in_part(
 ) -> Iterator[tuple[str, Hit]]:
     """Yield the hits that begin after the part's context and before `stop`, at their offsets in the content.
 
-    The others are hits of the parts before and after it.
+    `data` begins with the context, and `stop` is an offset in it. The other hits belong to the parts before
+    and after this one.
     """
     start = max(0, part.context - MAX_TRIGGER_DISTANCE)
     ends = scan_triggers(ruleset, memoryview(data)[start : stop + MAX_TRIGGER_DISTANCE], start)
@@ -272,7 +285,7 @@ def _find_in_part(
 
 
 def _position_after(text: bytes, position: Position) -> Position:
-    """Return the line and column after a text that begins at `position`."""
+    """Return the line and column of the byte after a text whose first byte is at `position`."""
     line, column = position
     lines = text.count(b"\n")
     return line + lines, count_characters(text[text.rfind(b"\n") + 1 :]) + (1 if lines else column)

@@ -10,7 +10,10 @@ EndsByTrigger = dict[int, list[int]]  # trigger number -> sorted end offsets in 
 
 
 def scan_triggers(ruleset: RuleSet, data: bytes | memoryview, offset: int = 0) -> EndsByTrigger:
-    """Return the end offsets of all trigger matches in `data`, which begins at `offset` in its text."""
+    """Return the end offsets of all trigger matches in `data`, by trigger number.
+
+    `data` begins at `offset` of a larger text; the end offsets count from the beginning of that text.
+    """
     ends: EndsByTrigger = defaultdict(list)
 
     def add_end(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
