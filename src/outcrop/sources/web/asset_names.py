@@ -26,7 +26,10 @@ _VOWELS = frozenset("aeiouy")
 
 
 def stable_path(path: str) -> str:
-    """Replace the build hashes in the file name of a URL path by `*`: `app.3f9a12bc.js` → `app.*.js`."""
+    """Replace the build hashes in the file name of a URL path by `*`: `app.3f9a12bc.js` → `app.*.js`.
+
+    The path is returned unchanged if its extension is not one of _ASSET, such as `.js`, `.css` or `.json`.
+    """
     folder, slash, name = path.rpartition("/")
     stem, dot, extension = name.rpartition(".")
     if not stem or not _ASSET.search(name):
@@ -45,7 +48,10 @@ def stable_path(path: str) -> str:
 
 
 def _ends_with_base64_hash(stem: str) -> bool:
-    """Whether a separator and a base64 hash are at the end; such a hash may contain `-` and `_` itself."""
+    """Whether a file name without extension ends with `.` or `-` and a base64 hash of 8 characters.
+
+    Such a hash may contain `-` and `_` itself.
+    """
     return (
         len(stem) > _BUNDLER_HASH + 1
         and stem[-_BUNDLER_HASH - 1] in ".-"
@@ -72,7 +78,11 @@ def _is_hash(part: str, separator: str, *, first: str) -> bool:
 
 
 def _is_mixed_hash(part: str) -> bool:
-    """Whether the part could be base64 or base32: it mixes capitals, small letters and digits."""
+    """Whether the part could be base64 or base32: 5 to 64 letters and digits of mixed kinds.
+
+    The kinds are capitals, small letters and digits. Without capitals, letters and digits must alternate
+    often.
+    """
     if not _ALPHANUMERIC.fullmatch(part):
         return False
     kinds = {"A" if c.isupper() else "a" if c.islower() else "0" for c in part}
@@ -80,14 +90,17 @@ def _is_mixed_hash(part: str) -> bool:
 
 
 def _has_words(part: str) -> bool:
-    """Whether the part consists of words, as `HomePage` does; a single extra letter is allowed (`OAuth`)."""
+    """Whether all letters of the part are in words, as in `HomePage`; one extra letter is allowed (`OAuth`).
+
+    Digits do not count.
+    """
     tokens = [token for token in _TOKENS.findall(part) if not token.isdigit()]
     others = [token for token in tokens if not _is_word(token)]
     return not others or (len(others[0]) == len(others) == 1 and max(map(len, tokens)) >= 4)
 
 
 def _is_word(token: str) -> bool:
-    """Whether a token looks like an English word or a known acronym."""
+    """Whether a token, which has letters only, looks like an English word or is a known acronym."""
     word = token.lower()
     if _ACRONYM.fullmatch(token.upper()):
         return True

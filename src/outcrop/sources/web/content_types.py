@@ -23,32 +23,32 @@ _HTML_BEGINNING = re.compile(
 
 
 def is_html(media_type: str, body: bytes) -> bool:
-    """Whether a response is HTML: by its type, or by its body if it has no type or is plain text."""
+    """Whether a response is HTML: by its media type, or by its body if the type is "" or text/plain."""
     return media_type in _HTML_TYPES or (media_type in {"", "text/plain"} and looks_like_html(body))
 
 
 def looks_like_html(body: bytes) -> bool:
-    """Whether the body begins like an HTML page."""
+    """Whether the body begins with a tag of an HTML page; comments may precede it."""
     return bool(_HTML_BEGINNING.match(body[:_HTML_HEAD_BYTES]))
 
 
 def is_script(media_type: str) -> bool:
-    """Whether the media type is one of JavaScript."""
+    """Whether the media type is a type of JavaScript, such as text/javascript."""
     return bool(_SCRIPT_TYPES.fullmatch(media_type))
 
 
 def is_json(media_type: str) -> bool:
-    """Whether the media type is JSON or based on JSON."""
+    """Whether the media type is application/json or ends with `+json`."""
     return media_type == "application/json" or media_type.endswith("+json")
 
 
 def is_xml(media_type: str) -> bool:
-    """Whether the media type is XML or based on XML."""
+    """Whether the media type is application/xml or text/xml, or ends with `+xml`."""
     return media_type in {"application/xml", "text/xml"} or media_type.endswith("+xml")
 
 
 def is_skipped_type(media_type: str) -> bool:
-    """Whether the type is an image, font, video, audio or style sheet: no text to scan."""
+    """Whether the media type is an image, font, video, audio or style sheet: no text to scan."""
     return bool(_SKIPPED_TYPES.match(media_type))
 
 
@@ -72,7 +72,7 @@ _CHALLENGE_STATUSES = {202, 401, 403, 405, 429, 503}
 
 
 def is_challenge(response: HttpResponse) -> bool:
-    """Whether a bot protection answered with a challenge instead of the page."""
+    """Whether the response is the challenge of a bot protection, such as Cloudflare, and not the page."""
     headers = response.headers
     if headers.get("cf-mitigated", "").lower() == "challenge" or headers.get("x-amzn-waf-action"):
         return True
@@ -113,7 +113,11 @@ _BROWSER_CODECS = {
 
 
 def to_utf8(body: bytes, headers: Mapping[str, str]) -> bytes:
-    """Return a text as UTF-8; unchanged if it declares no charset, or an unknown one."""
+    """Return a text as UTF-8; unchanged if it declares no charset, or one that browsers do not know.
+
+    The charset is that of a byte order mark, of the Content-Type in `headers`, or of a declaration in the
+    text. A byte order mark is removed. Bytes that cannot be decoded are replaced.
+    """
     for mark, encoding in _BYTE_ORDER_MARKS:
         if body.startswith(mark):
             text = body[len(mark) :]
@@ -125,7 +129,10 @@ def to_utf8(body: bytes, headers: Mapping[str, str]) -> bytes:
 
 
 def _declared_charset(body: bytes, content_type: str) -> str:
-    """Return the charset that the Content-Type header or the beginning of the text declares, or ""."""
+    """Return the charset that `content_type` or the beginning of the text declares; "" if there is none.
+
+    The charset is in lower case. `content_type` is the Content-Type header, which is preferred.
+    """
     if header := _HEADER_CHARSET.search(content_type):
         return header[1].lower()
     head = body[:_CHARSET_HEAD_BYTES]
@@ -137,5 +144,5 @@ def _declared_charset(body: bytes, content_type: str) -> str:
 
 
 def _codec_for(charset: str) -> str | None:
-    """Return the codec of Python for a charset label, or None if browsers do not know the label."""
+    """Return Python's codec for a charset label in lower case; None if browsers do not know the label."""
     return _BROWSER_CODECS.get(charset) or (charset if _SAME_NAME_CODECS.fullmatch(charset) else None)

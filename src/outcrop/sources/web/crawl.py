@@ -65,7 +65,11 @@ class CrawlOptions:
         exclude: Sequence[str],
         headers: Mapping[str, str] | None = None,
     ) -> "CrawlOptions":
-        """Build the options of a crawl from those of a target (`domain.target.OPTIONS`)."""
+        """Build the options of a crawl from the start URL and the options of a target.
+
+        `options` has the keys of `domain.target.OPTIONS`; a missing key has its default. `include` and
+        `exclude` are globs over paths; `headers` are sent to the origin of `start` only.
+        """
         return cls(
             start,
             depth=int(options.get("depth", 3)),
@@ -78,7 +82,11 @@ class CrawlOptions:
         )
 
     def open_client(self, http: HttpClient, *, deadline: float, authenticated: bool = True) -> PoliteClient:
-        """Return a client with these limits, which sends `headers` only if `authenticated`."""
+        """Return a client with these limits, which sends `headers` and the login only if `authenticated`.
+
+        The login is the user name and password in the start URL. The client makes no retry after `deadline`,
+        a time of the event loop's clock.
+        """
         return PoliteClient(
             http,
             url_origin(normalise_url(self.start) or self.start),
@@ -90,7 +98,10 @@ class CrawlOptions:
         )
 
     def _headers_with_login(self) -> Mapping[str, str]:
-        """Return the headers, with basic authorization if the start URL has a user name and password."""
+        """Return the headers, with basic authorization if the start URL has a user name.
+
+        An Authorization header in `headers` is kept.
+        """
         parts = urlsplit(self.start)
         if not parts.username or any(name.lower() == "authorization" for name in self.headers):
             return self.headers
@@ -99,7 +110,10 @@ class CrawlOptions:
 
 
 async def crawl(http: HttpClient, options: CrawlOptions, gap: GapCallback) -> AsyncGenerator[Resource, None]:
-    """Yield the resources of a site, and pass gaps to `gap`. Closing the iterator ends all requests."""
+    """Yield the resources of a site; call `gap` with the redacted URL and the reason of each gap.
+
+    Failures of requests are gaps and not raised. Closing the iterator ends all requests.
+    """
     start = normalise_url(options.start)
     if start is None:
         gap(redact_url(options.start), "not an http or https URL")
@@ -135,7 +149,7 @@ class _Crawler:
         self._probe: tuple[str, HttpResponse] | None = None  # a random path and the response for it
 
     async def run(self) -> AsyncIterator[Resource]:
-        """Yield all resources."""
+        """Fetch the start and yield its resources, then those of all other URLs; end if the start fails."""
         try:
             async with asyncio.timeout_at(self._deadline):
                 resources = await self._fetch(self._frontier.take_start())
@@ -150,7 +164,10 @@ class _Crawler:
             yield resource
 
     async def _crawl_frontier(self) -> AsyncIterator[Resource]:
-        """Fetch all other URLs, until none is left or the time is over."""
+        """Fetch all other URLs and yield their resources, until none is left or the time is over.
+
+        URLs that were skipped because of a limit are reported as gaps.
+        """
         if self._options.depth:
             self._start_task(self._read_sitemaps())
         if self._options.leak_paths:
@@ -171,7 +188,7 @@ class _Crawler:
             self._report_gap(self._start, reason)
 
     def _start_fetches(self) -> bool:
-        """Start fetching URLs of the frontier, up to the concurrency limit; False if no task is running."""
+        """Start tasks for URLs of the frontier, up to the concurrency limit; False if no task is running."""
         concurrency = max(1, self._options.concurrency)
         while len(self._tasks) < concurrency and (entry := self._frontier.take()):
             self._start_task(self._fetch(entry))
@@ -182,13 +199,13 @@ class _Crawler:
         self._tasks.add(asyncio.create_task(work))
 
     async def stop(self) -> None:
-        """Cancel all running requests."""
+        """Cancel all running tasks, and wait until they have ended."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _report_gap(self, url: str, reason: str) -> None:
-        """Pass a gap to the callback, each once, with a redacted URL."""
+        """Pass a gap to the callback, with a redacted URL, unless the same gap was passed before."""
         gap = (redact_url(url), reason)
         if gap not in self._reported_gaps:
             self._reported_gaps.add(gap)
@@ -197,7 +214,10 @@ class _Crawler:
     # --- One URL
 
     async def _fetch(self, entry: FrontierEntry) -> list[Resource] | None:
-        """Fetch a URL, add its links to the frontier and return its resources; None if it cannot be read."""
+        """Fetch the URL of an entry, add its links to the frontier, and return its new resources.
+
+        Return None if it cannot be read, and [] for a leak path at which the site has no file.
+        """
         response = await self._get(entry)
         if response is None:
             return None
@@ -217,7 +237,11 @@ class _Crawler:
         return [resource for resource in parsed.resources if self._is_new(resource)]
 
     async def _get(self, entry: FrontierEntry) -> HttpResponse | None:
-        """Get a URL; None if it fails, with a gap, or if it redirects to a URL that is fetched anyway."""
+        """Get the URL of an entry and return its response, which has a status of 200 to 299.
+
+        Return None if that fails, or if the URL redirects to one that is seen or excluded. A failure is
+        reported as a gap, unless it is that of a leak path or `_is_gap` returns False for the status.
+        """
         try:
             response = await self._client.get(
                 entry.url, may_follow=lambda url: self._may_follow(entry, url), claim=self._frontier.claim
@@ -238,16 +262,17 @@ class _Crawler:
         return None
 
     def _may_follow(self, entry: FrontierEntry, url: str) -> bool:
-        """Whether a redirect to `url` may be followed.
+        """Whether a redirect of the entry's URL to `url` may be followed.
 
-        Scripts may redirect anywhere, pages within the site. A leak path that redirects is not a file.
+        Scripts and source maps may redirect anywhere, pages within the site. A leak path that redirects is
+        not a file.
         """
         return entry.kind in {WebLinkKind.SCRIPT, WebLinkKind.SOURCE_MAP} or (
             entry.kind is not WebLinkKind.LEAK_PATH and is_same_site(url, self._start)
         )
 
     def _is_gap(self, entry: FrontierEntry, status: int) -> bool:
-        """Whether a failure status is a gap: not for a dead link or a source map that was not published."""
+        """Whether a failure status for an entry is a gap: not for a dead link or a missing source map."""
         if entry.url == self._start or (entry.kind is WebLinkKind.SCRIPT and entry.expected):
             return True
         if entry.kind is WebLinkKind.SOURCE_MAP or not entry.expected:
@@ -257,7 +282,8 @@ class _Crawler:
     def _add_links(self, parsed: ParsedResponse, entry: FrontierEntry, url: str) -> None:
         """Add the links of a response and its source map to the frontier.
 
-        If leak paths are tried, `.map` is appended to the URL of a script of the site that names no map.
+        The response was fetched for `entry` from `url`. If leak paths are tried, `.map` is appended to the
+        URL of a script of the site that names no map.
         """
         self._frontier.add_links(parsed.links, entry, url)
         if parsed.map_url:
@@ -269,7 +295,11 @@ class _Crawler:
             )
 
     def _is_new(self, resource: Resource) -> bool:
-        """Whether a resource was not yielded before: always for a URL, which is fetched once."""
+        """Whether a resource was not yielded before; from now on it counts as yielded.
+
+        A resource that is a whole response is always new, since each URL is fetched once. An original file of
+        a source map is compared by origin, path and content.
+        """
         is_original_file = not resource.file_path.startswith("/")
         if not is_original_file:
             return True
@@ -282,7 +312,10 @@ class _Crawler:
     # --- URLs that no page links to
 
     async def _read_sitemaps(self) -> list[Resource]:
-        """Add the pages of the sitemaps that robots.txt names, or of /sitemap.xml, to the frontier."""
+        """Add the pages of the sitemaps that robots.txt names, or of /sitemap.xml, to the frontier.
+
+        Return []. At most _MAX_SITEMAPS are read, and only those of the site.
+        """
         named = [
             url
             for text in await self._client.sitemaps(self._home)
@@ -305,7 +338,10 @@ class _Crawler:
         return []
 
     async def _add_leak_paths(self) -> list[Resource]:
-        """Request a random path to learn how the site answers for missing files, then add the leak paths."""
+        """Request a random path to learn how the site answers for missing files, then add the leak paths.
+
+        They are added to the frontier, unless the request fails, which is a gap. Return [].
+        """
         path = f"/{token_hex(8)}.txt"
         try:
             response = await self._client.get(
@@ -322,7 +358,10 @@ class _Crawler:
 
 
 def _gunzip(body: bytes, max_bytes: int) -> bytes:
-    """Decompress a sitemap that is a gzip file, up to `max_bytes`; return other bodies unchanged."""
+    """Decompress a sitemap that is a gzip file, up to `max_bytes`; return another body unchanged.
+
+    Return b"" if the gzip file is damaged.
+    """
     if not body.startswith(b"\x1f\x8b"):
         return body
     try:

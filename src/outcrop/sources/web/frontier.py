@@ -31,10 +31,11 @@ class _Queue:
 
 
 class Frontier:
-    """The waiting URLs of a crawl.
+    """The waiting URLs of a crawl that begins at `start`.
 
-    Pages (with embedded documents) and scripts (with source maps) have a limit of `max_pages` each. `include`
-    and `exclude` are globs over the paths of the site.
+    Pages (with embedded documents) and scripts (with source maps) have a limit of `max_pages` each. `depth`
+    is the largest number of links from the start to a page. `include` (of pages) and `exclude` are globs over
+    the paths of the site.
     """
 
     def __init__(
@@ -52,24 +53,27 @@ class Frontier:
 
     @property
     def waiting(self) -> int:
-        """The number of URLs that wait."""
+        """The number of URLs that were added and not taken."""
         return sum(len(queue.entries) for queue in (self._pages, self._scripts, self._unlimited))
 
     def take_start(self) -> FrontierEntry:
-        """Return the start and count it as a page. Globs do not apply to the start."""
+        """Return the entry of the start, mark it as seen and count it as a page. Globs do not apply."""
         self._seen.add(self._start)
         self._pages.remaining = max(0, self._max_pages - 1)
         return FrontierEntry(self._start, WebLinkKind.EMBEDDED, page=self._start)
 
     def claim(self, url: str) -> bool:
-        """Mark a URL as seen, so that it is not added later; False if it was seen before or is excluded."""
+        """Mark a URL as seen, so that it is not added later, and return True.
+
+        Return False if it was seen before or is excluded: then it must not be fetched.
+        """
         if url in self._seen or self._is_excluded(url):
             return False
         self._seen.add(url)
         return True
 
     def add(self, entry: FrontierEntry) -> None:
-        """Add a URL unless it was seen before, is not wanted, or too many are waiting."""
+        """Add an entry unless its URL was seen before, is not wanted, or too many are waiting."""
         queue = self._queue_for(entry.kind)
         if entry.url in self._seen or not self._is_wanted(entry):
             return
@@ -82,7 +86,8 @@ class Frontier:
     def add_links(self, links: Sequence[WebLink], source: FrontierEntry, url: str) -> None:
         """Add the links of a resource that was fetched for the entry `source` from `url`.
 
-        A script of another site adds only scripts of its own origin.
+        A PAGE link is one step deeper than `source`. Of a resource of another site, only links to scripts of
+        its own origin are added.
         """
         is_own_site = is_same_site(url, self._start)
         page = source.page if source.kind is WebLinkKind.SCRIPT else url
@@ -92,7 +97,10 @@ class Frontier:
                 self.add(FrontierEntry(link.url, link.kind, depth, page, link.expected))
 
     def take(self) -> FrontierEntry | None:
-        """Remove and return the next URL within the limits: scripts of a page come before the next page."""
+        """Remove and return the next entry within the limits; None if there is none.
+
+        Leak paths and sitemaps are first, then scripts, then pages.
+        """
         for queue in (self._unlimited, self._scripts, self._pages):
             if queue.entries and queue.remaining != 0:
                 if queue.remaining is not None:
@@ -101,7 +109,7 @@ class Frontier:
         return None
 
     def uncount(self, entry: FrontierEntry) -> None:
-        """Do not count an entry that was taken but not fetched."""
+        """Do not count an entry that was taken but not fetched: another one may be taken instead."""
         queue = self._queue_for(entry.kind)
         if queue.remaining is not None:
             queue.remaining += 1
@@ -121,7 +129,10 @@ class Frontier:
         return self._scripts if kind in {WebLinkKind.SCRIPT, WebLinkKind.SOURCE_MAP} else self._pages
 
     def _is_wanted(self, entry: FrontierEntry) -> bool:
-        """Whether globs, site and depth allow an entry. Scripts and source maps may come from any site."""
+        """Whether globs, site and depth allow an entry.
+
+        Scripts, source maps and leak paths need only not be excluded, and may be of any site.
+        """
         if self._is_excluded(entry.url):
             return False
         if entry.kind in {WebLinkKind.SCRIPT, WebLinkKind.SOURCE_MAP, WebLinkKind.LEAK_PATH}:
@@ -130,6 +141,6 @@ class Frontier:
         return is_same_site(entry.url, self._start) and included and entry.depth <= self._depth
 
     def _is_excluded(self, url: str) -> bool:
-        """Whether a glob excludes a URL of the site."""
+        """Whether a URL is of the site of the start and a glob of `exclude` matches its path."""
         path = url_path(url)
         return any(fnmatchcase(path, glob) for glob in self._exclude) and is_same_site(url, self._start)

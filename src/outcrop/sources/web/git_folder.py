@@ -62,9 +62,10 @@ async def fetch_repository(
     headers: Mapping[str, str] | None = None,
     limits: GitFolderLimits | None = None,
 ) -> Repository | None:
-    """Download the git folder whose HEAD file is at `head_url` into the folder `work`.
+    """Download the git folder whose HEAD file is at `head_url` into the folder `work`, and open it.
 
-    Return None if there is no git folder. Whatever cannot be fetched is in the `gaps` of the repository.
+    `headers` are sent with each request. Return None if there is no git folder. The `gaps` of the repository
+    name what cannot be fetched, or was not fetched because of `limits`.
     """
     download = _GitFolderDownload(
         http, head_url.removesuffix("HEAD"), work / "site.git", headers or {}, limits or GitFolderLimits()
@@ -100,12 +101,12 @@ class _GitFolderDownload:
     fetched_bytes: int = 0
 
     def add_gap(self, reason: str) -> None:
-        """Add a gap once."""
+        """Add a gap, unless the same text was added before."""
         if reason not in self.gaps:
             self.gaps.append(reason)
 
     async def read_head(self) -> bool:
-        """Read HEAD and create our repository; False if there is no git folder."""
+        """Read HEAD and create our repository; return False if the site serves no valid HEAD."""
         self.head = (await self._get("HEAD", _MAX_HEAD_BYTES) or b"").strip()
         if not is_git_head(self.head):
             return False
@@ -113,7 +114,7 @@ class _GitFolderDownload:
         return True
 
     def create_repository(self) -> None:
-        """Create an empty repository, unless it exists."""
+        """Create an empty repository in `folder`; objects in it are kept if it exists."""
         for name in ("objects/pack", "objects/info", "refs"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         (self.folder / "HEAD").write_text("ref: refs/heads/none\n")
@@ -122,7 +123,7 @@ class _GitFolderDownload:
     # --- Ids from refs, reflogs and the index
 
     async def find_start_ids(self) -> None:
-        """Add the ids in refs, reflogs and the index to `wanted`."""
+        """Fetch refs, reflogs and the index; record the refs, and add all ids in these files to `wanted`."""
         names = ("packed-refs", "info/refs", "logs/HEAD", "index")
         packed_refs, info_refs, reflog, index = await asyncio.gather(*map(self._get_or_empty, names))
         for line in packed_refs.splitlines():
@@ -139,25 +140,28 @@ class _GitFolderDownload:
             self.add_gap("the clone is shallow: older history is missing")
 
     def _guess_ref_names(self, reflog: bytes) -> list[bytes]:
-        """Return ref names to try: common ones, that of HEAD, and branches that were checked out before."""
+        """Return ref names to try: common ones, that of HEAD, and branches whose checkout is in `reflog`."""
         names = {f"refs/{name}".encode() for name in _COMMON_REFS} | {self.head.removeprefix(b"ref:").strip()}
         for checkout in _REFLOG_CHECKOUT.finditer(reflog):
             names |= {b"refs/heads/" + branch for branch in checkout.groups()}
         return sorted(name for name in names if _REF_NAME.fullmatch(name))
 
     async def _read_ref(self, name: bytes) -> None:
-        """Read the file of a ref, if there is one."""
+        """Fetch the file of the ref `name`, and record the ref if the file contains an id."""
         self._add_ref(name, (await self._get_or_empty(name.decode())).strip())
 
     def _add_ref(self, name: bytes, oid: bytes) -> None:
-        """Record a ref if its name and its id are valid."""
+        """Record a ref in `refs` if its name and its id are valid; ignore it otherwise."""
         if _REF_NAME.fullmatch(name) and find_ids(oid) == {oid}:
             self.refs[name] = oid
 
     # --- Packs
 
     async def fetch_packs(self) -> None:
-        """Fetch the packs that the folder lists; add the ids of their objects and their references."""
+        """Fetch and index the packs that `objects/info/packs` lists; add a gap for each that fails.
+
+        The ids of their objects are added to `stored`, and the ids that these refer to are added to `wanted`.
+        """
         listing = await self._get_or_empty("objects/info/packs")
         names = {match[0].decode() for match in _PACK_NAME.finditer(listing)}
         for name in sorted(names):
@@ -171,7 +175,10 @@ class _GitFolderDownload:
             self.wanted |= referenced
 
     def _store_pack(self, name: str, raw: bytes) -> bool:
-        """Write a pack and index it; if git cannot index it, remove it and return False."""
+        """Write the pack `raw` to the file `name` and index it; return False if git cannot index it.
+
+        The pack is then removed.
+        """
         path = self.folder / "objects" / "pack" / name
         path.write_bytes(raw)
         with command.start(self.folder, ["index-pack", str(path)], memory=_INDEX_PACK_MEMORY) as process:
@@ -191,7 +198,10 @@ class _GitFolderDownload:
     # --- Loose objects
 
     async def fetch_loose_objects(self) -> None:
-        """Fetch wanted objects one by one, then the objects that they refer to, up to the limit."""
+        """Fetch wanted objects one by one, then the objects that they refer to, up to `limits.objects`.
+
+        Those that cannot be fetched are counted in `missing`.
+        """
         requested: set[bytes] = set()
         while pending := sorted(self.wanted - self.stored - requested):
             remaining = self.limits.objects - len(requested)
@@ -204,12 +214,15 @@ class _GitFolderDownload:
             self.missing += len(set(batch) - self.stored)
 
     async def _fetch_object(self, oid: bytes) -> None:
-        """Fetch and store one object."""
+        """Fetch and store the object with this hexadecimal id, if the site serves it."""
         if raw := await self._get(f"objects/{oid[:2].decode()}/{oid[2:].decode()}", self.limits.file_bytes):
             await asyncio.to_thread(self._store_object, oid, raw)
 
     def _store_object(self, oid: bytes, raw: bytes) -> None:
-        """Write an object and add its references to `wanted`, if its content has the id `oid`."""
+        """Write the compressed object `raw`, and add the ids that it refers to to `wanted`.
+
+        Ignore it if its content does not have the id `oid`.
+        """
         data = inflate_object(raw, self.limits.file_bytes)
         if data is None or hashlib.sha1(data, usedforsecurity=False).hexdigest().encode() != oid:
             return
@@ -223,7 +236,7 @@ class _GitFolderDownload:
     # --- Requests
 
     async def _for_each(self, names: Iterable[bytes], work: Callable[[bytes], Awaitable[None]]) -> None:
-        """Run `work` for each name, at most `limits.concurrency` at a time."""
+        """Run `work` for each name, at most `limits.concurrency` at a time, and wait for all."""
         semaphore = asyncio.Semaphore(self.limits.concurrency)
 
         async def run_limited(name: bytes) -> None:
@@ -234,7 +247,11 @@ class _GitFolderDownload:
         await asyncio.gather(*map(run_limited, names))
 
     async def _get(self, name: str, max_bytes: int = _MAX_METADATA_BYTES) -> bytes | None:
-        """Return a file of the git folder; None if it is not served, too large, or the total is used up."""
+        """Return the file `name` of the git folder; None if it is not served or larger than `max_bytes`.
+
+        Also None if the download has reached `limits.total_bytes`. Add a gap unless the site merely answers
+        with a failure status.
+        """
         remaining = self.limits.total_bytes - self.fetched_bytes
         if remaining <= 0:
             self.add_gap(f"more than {self.limits.total_bytes} bytes: the rest was not fetched")
@@ -255,7 +272,7 @@ class _GitFolderDownload:
         return response.body if response.ok and not response.truncated else None
 
     async def _get_or_empty(self, name: str) -> bytes:
-        """Return a small file of the git folder, or nothing if it cannot be fetched."""
+        """Return a file of the git folder of at most _MAX_METADATA_BYTES; b"" if `_get` returns None."""
         return await self._get(name) or b""
 
     def open_repository(self) -> Repository:

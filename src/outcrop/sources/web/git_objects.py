@@ -33,7 +33,10 @@ def find_ids(text: bytes) -> set[bytes]:
 
 
 def inflate_object(raw: bytes, max_bytes: int) -> bytes | None:
-    """Decompress a loose object with its header; None if it is malformed or larger than `max_bytes`."""
+    """Decompress a loose object; return it with its header `type size NUL`.
+
+    Return None if it is malformed or larger than about `max_bytes`.
+    """
     inflater = zlib.decompressobj()
     try:
         data = inflater.decompress(raw, max_bytes + _MAX_OBJECT_HEADER)
@@ -46,13 +49,13 @@ def inflate_object(raw: bytes, max_bytes: int) -> bytes | None:
 
 
 def referenced_ids(data: bytes) -> set[bytes]:
-    """Return the ids that an object with its header refers to."""
+    """Return the hexadecimal ids that an object refers to; `data` is its header and its content."""
     header = _OBJECT_HEADER.match(data)
     return _content_references(header[1], data[header.end() :]) if header else set()
 
 
 def _content_references(kind: bytes, content: bytes) -> set[bytes]:
-    """Return the ids that the content of an object of this type refers to."""
+    """Return the hexadecimal ids that the content of an object of the type `kind` refers to."""
     if kind == b"tree":
         return set(_tree_entry_ids(content))
     if kind == b"blob":
@@ -61,7 +64,7 @@ def _content_references(kind: bytes, content: bytes) -> set[bytes]:
 
 
 def _tree_entry_ids(content: bytes) -> Iterator[bytes]:
-    """Yield the ids of a tree's entries, except submodules, whose commits are in another repository."""
+    """Yield the hexadecimal ids of a tree's entries, except submodules: their commits are elsewhere."""
     at = 0
     while (end := content.find(b"\0", at)) >= 0 and end + 21 <= len(content):
         if not content.startswith(_SUBMODULE_MODE, at):
@@ -70,7 +73,7 @@ def _tree_entry_ids(content: bytes) -> Iterator[bytes]:
 
 
 def index_ids(raw: bytes) -> set[bytes]:
-    """Return the ids of the blobs in an index file; of a damaged file those before the damage."""
+    """Return the hexadecimal ids of the blobs in a git index; of a damaged one those before the damage."""
     found: set[bytes] = set()
     if len(raw) < _INDEX_HEADER.size or raw[:4] != b"DIRC":
         return found
@@ -95,7 +98,10 @@ def index_ids(raw: bytes) -> set[bytes]:
 
 
 def packed_ids(folder: Path) -> tuple[set[bytes], set[bytes]]:
-    """Return the ids of all objects in a repository of our own, and the ids that these objects refer to."""
+    """Return the ids of all objects in a repository of our own, and the ids that these objects refer to.
+
+    Objects larger than _MAX_PARSED_BYTES are not searched for ids.
+    """
     row_format = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
     _, listing = command.run(folder, "cat-file", "--batch-all-objects", "--unordered", row_format)
     rows = [row for line in listing.splitlines() if len(row := line.split()) == 3]
@@ -111,7 +117,7 @@ def packed_ids(folder: Path) -> tuple[set[bytes], set[bytes]]:
 
 
 def _cat_file_objects(output: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield type and content of each object in the output of `git cat-file --batch`."""
+    """Yield (type, content) of each object in the output of `git cat-file --batch`; skip missing ones."""
     at = 0
     while (end := output.find(b"\n", at)) >= 0:
         fields = output[at:end].split()  # id, type, size; or: id, "missing"

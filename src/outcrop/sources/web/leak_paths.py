@@ -19,7 +19,7 @@ _MIN_DIFFERENCE = 64  # bytes, or a tenth: by less, two responses count as the s
 def is_leaked_file(path: str, response: HttpResponse, probe_path: str, probe: HttpResponse) -> bool:
     """Whether the response for a leak path is a file, and not the page that the site serves for every path.
 
-    `probe` is the response for `probe_path`, a random path that does not exist.
+    `path` is the leak path. `probe` is the response for `probe_path`, a random path that does not exist.
     """
     body = response.body
     if not response.ok or not body.strip() or response.media_type == "text/html" or looks_like_html(body):
@@ -35,7 +35,7 @@ def is_leaked_file(path: str, response: HttpResponse, probe_path: str, probe: Ht
 
 
 def is_git_head(body: bytes) -> bool:
-    """Whether this is the HEAD file of a git folder: the name of a ref, or the id of a commit."""
+    """Whether the body is a HEAD file of a git folder: `ref: refs/…`, or the hexadecimal id of a commit."""
     line = body.strip()
     is_id = len(line) in {40, 64} and not line.strip(b"0123456789abcdef")
     return is_id or (line.startswith(b"ref: refs/") and len(line.split()) == 2)

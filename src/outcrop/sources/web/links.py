@@ -58,7 +58,11 @@ _SIGN_OUT = re2.compile(r"(?i)(?:^|/)(?:log|sign)[-_]?(?:out|off)\b")
 
 
 def html_links(body: bytes, url: str) -> list[WebLink]:
-    """Return the links of a page in UTF-8: scripts, what its inline scripts load, and documents."""
+    """Return the links of an HTML page in UTF-8: scripts, what its inline scripts load, and documents.
+
+    `url` is the URL of the page; its `<base>` is obeyed. Each URL is returned once, that of the page itself
+    not, and at most MAX_LINKS in all.
+    """
     tree = LexborHTMLParser(_keep_linking_tags(body))
     base = url
     if (base_tag := tree.css_first("base[href]")) is not None:
@@ -75,7 +79,7 @@ def html_links(body: bytes, url: str) -> list[WebLink]:
 
 
 def _keep_linking_tags(body: bytes) -> bytes:
-    """Return only the elements of a page that can have links, as siblings.
+    """Return only those elements of an HTML page that can have links, as siblings.
 
     A parser builds the tree that the standard defines. A page of 100 kB of unclosed elements can make this
     take hours or all memory. Links are found without the tree; those in a template count too.
@@ -90,25 +94,33 @@ def _keep_linking_tags(body: bytes) -> bytes:
 
 
 def _attribute(node: LexborNode, name: str) -> str:
-    """Return the attribute, or "" if the tag does not have it."""
+    """Return the value of an attribute; "" if the tag does not have it or it has no value."""
     return node.attributes.get(name) or ""
 
 
 def _link(reference: str, base: str, kind: WebLinkKind, *, expected: bool = True) -> Iterator[WebLink]:
-    """Yield the link to a reference, unless it is no URL or leads to an image or the like."""
+    """Yield the link to a reference; nothing if it is no http URL, or leads to an image or the like.
+
+    The reference is resolved against the URL `base`. By its extension it leads to an image, font, style sheet
+    and so on, or to a script: then the link is a SCRIPT. Otherwise it is of this kind. `expected` means that
+    the target should exist.
+    """
     url = normalise_url(reference, base) if reference.strip() else None
     if url and not is_skipped_url(url):
         yield WebLink(url, WebLinkKind.SCRIPT if is_script_url(url) else kind, expected=expected)
 
 
 def _page_link(reference: str, base: str) -> Iterator[WebLink]:
-    """Yield the link to a page, unless it would end our own session."""
+    """Yield the link to a page as `_link` does; nothing if the reference names a sign-out page.
+
+    Such a request would end our own session.
+    """
     if not _SIGN_OUT.search(reference):
         yield from _link(reference, base, WebLinkKind.PAGE)
 
 
 def _script_links(tree: LexborHTMLParser, base: str) -> Iterator[WebLink]:
-    """Yield the scripts that `<script>` tags load and `<link>` tags preload."""
+    """Yield the scripts that `<script>` tags load and `<link>` tags preload; URLs are relative to `base`."""
     for node in tree.css("script[src]"):
         yield from _link(_attribute(node, "src"), base, WebLinkKind.SCRIPT)
     for node in tree.css("script:not([src])"):  # in SVG a script has an `href`
@@ -126,7 +138,10 @@ def _script_links(tree: LexborHTMLParser, base: str) -> Iterator[WebLink]:
 
 
 def _inline_script_links(tree: LexborHTMLParser, base: str, nearby: list[str]) -> Iterator[WebLink]:
-    """Yield what inline scripts and import maps load."""
+    """Yield what inline scripts and import maps load; URLs are relative to `base`.
+
+    `nearby` are URLs of other scripts of the page: their folders may contain chunks that a script names.
+    """
     for node in tree.css("script:not([src])"):
         script_type = _attribute(node, "type").strip().lower()
         text = node.text(deep=True)
@@ -137,7 +152,10 @@ def _inline_script_links(tree: LexborHTMLParser, base: str, nearby: list[str]) -
 
 
 def _document_links(tree: LexborHTMLParser, base: str) -> Iterator[WebLink]:
-    """Yield the frames, refresh targets, manifests, related pages, forms and anchors of a page."""
+    """Yield the frames, refresh targets, manifests, related pages, GET forms and anchors of a page.
+
+    URLs are relative to `base`.
+    """
     for node in tree.css("iframe[src], frame[src]"):
         yield from _link(_attribute(node, "src"), base, WebLinkKind.EMBEDDED)
     for node in tree.css("meta[http-equiv][content]"):
@@ -162,13 +180,16 @@ def _document_links(tree: LexborHTMLParser, base: str) -> Iterator[WebLink]:
 
 
 def xml_links(body: bytes, url: str) -> list[WebLink]:
-    """Return the pages that a feed or a sitemap links to."""
+    """Return the pages that a feed or a sitemap at `url` links to, each once."""
     hrefs = [match[1] or match[2] for match in _FEED_LINK.finditer(body)]
     return _page_links([*_sitemap_locations(body), *hrefs], url)
 
 
 def sitemap_links(body: bytes, url: str) -> tuple[list[str], list[str]]:
-    """Return the pages and the further sitemaps that a sitemap lists. It is XML or a plain list of URLs."""
+    """Return the URLs of pages, and the URLs of further sitemaps, that the sitemap at `url` lists.
+
+    It is XML or a plain list of URLs. One of the two results is empty: a sitemap index lists sitemaps only.
+    """
     if b"<" not in body[:_TEXT_SITEMAP_HEAD]:
         urls = [word for word in body.split() if word.lower().startswith((b"http://", b"https://"))]
         return [link.url for link in _page_links(urls, url)], []
@@ -182,7 +203,10 @@ def _sitemap_locations(body: bytes) -> list[bytes]:
 
 
 def _page_links(references: list[bytes], base: str) -> list[WebLink]:
-    """Return the links to pages that these references of an XML document name, each once."""
+    """Return the links to pages that these references of a document name, relative to `base`, each once.
+
+    Only the first MAX_LINKS references are read.
+    """
     found = (
         link
         for reference in references[:MAX_LINKS]
@@ -195,7 +219,10 @@ def _page_links(references: list[bytes], base: str) -> list[WebLink]:
 
 
 def json_links(body: bytes, url: str) -> list[WebLink]:
-    """Return the links of a web app manifest, an import map or a bundler's manifest. Other JSON has none."""
+    """Return the links of a web app manifest, an import map or a bundler's manifest at `url`, each once.
+
+    Other JSON has none, nor has malformed JSON. At most MAX_LINKS are returned.
+    """
     parsed = _parse_json(body)
     # Names in a bundler's manifest are relative to the build folder. Vite puts it one folder deeper.
     build_root = url.replace("/.vite/", "/")
@@ -214,7 +241,7 @@ def json_links(body: bytes, url: str) -> list[WebLink]:
 
 
 def _manifest_links(manifest: dict[str, object], url: str) -> Iterator[WebLink]:
-    """Yield the start page, shortcuts and service worker of a web app manifest."""
+    """Yield the start page, the shortcuts and the service worker of the web app manifest at `url`."""
     shortcuts = manifest.get("shortcuts")
     shortcut_urls = (
         [entry.get("url") for entry in shortcuts if isinstance(entry, dict)]
@@ -231,7 +258,7 @@ def _manifest_links(manifest: dict[str, object], url: str) -> Iterator[WebLink]:
 
 
 def _import_map_links(parsed: object, base: str) -> Iterator[WebLink]:
-    """Yield the scripts of an import map."""
+    """Yield the scripts of a decoded import map, relative to `base`; nothing if it is not an object."""
     if not isinstance(parsed, dict):
         return
     scopes = parsed.get("scopes")

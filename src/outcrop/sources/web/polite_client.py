@@ -45,7 +45,7 @@ class _Robots:
 
     @property
     def crawl_delay(self) -> float:
-        """The seconds between two requests that robots.txt asks for, at most _MAX_CRAWL_DELAY."""
+        """The seconds between two requests that robots.txt asks for, at most _MAX_CRAWL_DELAY; 0 if none."""
         delay = self.rules.crawl_delay(_USER_AGENT) if self.rules else None
         return min(delay, _MAX_CRAWL_DELAY) if delay and delay > 0 else 0.0  # NaN is not above zero
 
@@ -53,9 +53,10 @@ class _Robots:
 class PoliteClient:
     """Gets URLs of a site and of the hosts that serve its scripts.
 
-    `headers` are sent to the origin `home` only, also after redirects. `pause` is the least number of seconds
-    between two requests to one host. A retry that would be later than `deadline` (on the event loop's clock)
-    is not made; the caller cancels running requests.
+    `headers` are sent to the origin `home` only, also after redirects. `robots` is whether to obey
+    robots.txt. `pause` is the least number of seconds between two requests to one host. A response is
+    truncated at `max_bytes`. A retry that would be later than `deadline` (on the event loop's clock) is not
+    made; the caller cancels running requests.
     """
 
     def __init__(
@@ -84,10 +85,11 @@ class PoliteClient:
     async def get(
         self, url: str, *, may_follow: Callable[[str], bool], claim: Callable[[str], bool]
     ) -> HttpResponse | None:
-        """Get a URL and follow its redirects.
+        """Get a URL, follow its redirects, and return the last response, whatever its status.
 
-        Raise HttpError if `may_follow` refuses a redirect. Return None if `claim` does, because another
-        request fetches that URL.
+        `may_follow` and `claim` are called with the target of each redirect. Raise HttpError if `may_follow`
+        returns False, and for redirects that are malformed, too many or in a circle. Return None if `claim`
+        returns False, because another request fetches that URL. Also raise the errors of `get_once`.
         """
         for _ in range(_MAX_REDIRECTS):
             response = await self.get_once(url)
@@ -108,7 +110,7 @@ class PoliteClient:
         raise HttpError(f"more than {_MAX_REDIRECTS} redirects")
 
     def _is_redirect_loop(self, url: str) -> bool:
-        """Whether the redirects from `url` lead back to it. Other requests may have recorded some of them."""
+        """Whether the recorded redirects from `url`, also those of other requests, lead back to it."""
         target: str | None = url
         for _ in range(_MAX_REDIRECTS + 1):
             target = self._redirects.get(target or "")
@@ -117,14 +119,15 @@ class PoliteClient:
         return target == url
 
     async def sitemaps(self, url: str) -> list[str]:
-        """Return the sitemaps that the robots.txt of the URL's host names."""
+        """Return the sitemaps that the robots.txt of the URL's origin names; [] if it is not obeyed."""
         rules = (await self._robots_of(url)).rules
         return list(rules.sitemaps) if rules else []
 
     async def get_once(self, url: str) -> HttpResponse:
-        """Get a URL if robots.txt allows it. A redirect is returned as it is.
+        """Get a URL if robots.txt allows it, and return the response. A redirect is returned as it is.
 
-        Raise RobotsDisallowedError, or HttpError if the request fails or a bot challenge answers it.
+        Raise RobotsDisallowedError if robots.txt does not allow it, and HttpError if the request fails or a
+        bot challenge answers it.
         """
         robots = await self._robots_of(url)
         if refusal := robots.refusal(url):
@@ -135,7 +138,10 @@ class PoliteClient:
         return response
 
     async def _get_with_retry(self, url: str, pause: float, max_bytes: int) -> HttpResponse:
-        """Send a request, and a second one if the host asks for a retry that is soon enough."""
+        """Send a request, and a second one if the response asks for a retry that is soon enough.
+
+        `pause` and `max_bytes` are as in `_send`. Return the last response.
+        """
         response = await self._send(url, pause, max_bytes)
         may_retry = response.status in _RETRY_STATUSES and not is_challenge(response)
         wait = _retry_after(response) if may_retry else None
@@ -147,7 +153,10 @@ class PoliteClient:
         return await self._send(url, pause, max_bytes)
 
     async def _send(self, url: str, pause: float, max_bytes: int) -> HttpResponse:
-        """Wait for this host's turn and send one request; the next one to the host waits `pause` seconds."""
+        """Wait for the turn of the URL's host and send one request; truncate the response at `max_bytes`.
+
+        The next request to the host waits until `pause` seconds after this one.
+        """
         now = asyncio.get_running_loop().time()
         host = urlsplit(url).hostname or ""
         turn = max(now, self._next_request.get(host, 0.0))
@@ -157,7 +166,7 @@ class PoliteClient:
         return await self._http.get(url, headers=headers, max_bytes=max_bytes, seconds=_REQUEST_SECONDS)
 
     async def _robots_of(self, url: str) -> _Robots:
-        """Return the robots.txt of the URL's origin, fetched once per origin."""
+        """Return the robots.txt of the URL's origin, fetched once per origin; no rules if not obeyed."""
         if not self._obeys_robots:
             return _Robots()
         origin = url_origin(url)
@@ -167,7 +176,11 @@ class PoliteClient:
         return self._robots[origin]
 
     async def _fetch_robots(self, url: str) -> _Robots:
-        """Fetch and parse a robots.txt, following redirects."""
+        """Fetch and parse the robots.txt at `url`, following redirects.
+
+        The result has an `error` if the request fails or the server answers 429 or 500 and above; it has no
+        rules for another failure status.
+        """
         try:
             for _ in range(_MAX_REDIRECTS):
                 response = await self._get_with_retry(url, self._pause, _MAX_ROBOTS_BYTES)
@@ -185,7 +198,7 @@ class PoliteClient:
 
 
 def _retry_after(response: HttpResponse) -> float | None:
-    """Return the seconds until Retry-After, which is a number or a date; None without a valid header."""
+    """Return the seconds until the time in Retry-After, a number or a date; None without a valid header."""
     value = response.headers.get("Retry-After", "").strip()
     if value.isascii() and value.isdigit():
         return float(value[:9])

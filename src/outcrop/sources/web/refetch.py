@@ -20,13 +20,16 @@ class RefetchResult:
 
 
 def refetch_client(http: HttpClient, options: CrawlOptions, *, authenticated: bool) -> PoliteClient:
-    """Return a client with the limits of a crawl, with or without the headers that authenticate us."""
+    """Return a client with the limits of a crawl; it sends headers and login only if `authenticated`."""
     deadline = asyncio.get_running_loop().time() + options.seconds
     return options.open_client(http, deadline=deadline, authenticated=authenticated)
 
 
 async def refetch(client: PoliteClient, url: str) -> RefetchResult:
-    """Request a URL once. Redirects are not followed: another URL says nothing about this one."""
+    """Request a URL once. A failure, or a response that is cut off, is the `error` of the result.
+
+    Redirects are not followed: another URL says nothing about this one.
+    """
     try:
         response = await client.get_once(url)
     except HttpError as error:

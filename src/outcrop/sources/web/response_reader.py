@@ -39,7 +39,8 @@ class ParsedResponse:
 def parse_response(response: HttpResponse, kind: WebLinkKind, page: str) -> ParsedResponse:
     """Parse a response that was requested for a link of this kind; its real type may be another one.
 
-    `page` is the page that loaded a script.
+    `page` is the URL of the page that loaded a script: URLs in the script are relative to it. The result has
+    no resources for images and the like, and for a page that is served instead of a script or source map.
     """
     if kind is WebLinkKind.SOURCE_MAP:
         is_map = _looks_like_json(response.body)
@@ -60,7 +61,10 @@ def parse_response(response: HttpResponse, kind: WebLinkKind, page: str) -> Pars
 
 
 def full_text(response: HttpResponse) -> bytes:
-    """Return the body of a response, and the original files of the source map that it is or contains."""
+    """Return the body of a response as UTF-8, with the original files of its source map appended.
+
+    The map is the response itself, or is embedded in it.
+    """
     body = content_types.to_utf8(response.body, response.headers)
     texts = [body]
     for candidate in (body, _decode_inline_map(body)):
@@ -70,7 +74,10 @@ def full_text(response: HttpResponse) -> bytes:
 
 
 def _parse_document(response: HttpResponse, body: bytes, *, is_html: bool) -> ParsedResponse:
-    """Parse a page, JSON, XML or any other text that is not a script."""
+    """Return the text and the links of a page, JSON, XML or any other text that is not a script.
+
+    `body` is the text as UTF-8, and `is_html` whether it is an HTML page.
+    """
     parsed = ParsedResponse([_resource(response, body, SourceType.ENDPOINT)])
     url, media_type = response.url, response.media_type
     if is_html:
@@ -85,7 +92,11 @@ def _parse_document(response: HttpResponse, body: bytes, *, is_html: bool) -> Pa
 
 
 def _parse_script(response: HttpResponse, body: bytes, page: str) -> ParsedResponse:
-    """Parse a script, and the source map if the script embeds one."""
+    """Return the text and the links of a script, and the original files of a source map that it embeds.
+
+    `body` is the script as UTF-8, and `page` the URL of the page that loaded it. The URL of a map that is not
+    embedded is `map_url` of the result.
+    """
     url = response.url
     parsed = ParsedResponse(
         [_resource(response, body, SourceType.JS_BUNDLE)],
@@ -111,7 +122,7 @@ def _parse_script(response: HttpResponse, body: bytes, page: str) -> ParsedRespo
 
 
 def _resource(response: HttpResponse, body: bytes, source_type: SourceType) -> Resource:
-    """Return the response as a resource with this body."""
+    """Return a resource with the URL and media type of the response, and with this body and source type."""
     path = url_path(response.url)
     return Resource(
         response.url,
@@ -125,7 +136,7 @@ def _resource(response: HttpResponse, body: bytes, source_type: SourceType) -> R
 
 
 def _decode_inline_map(script: bytes) -> bytes:
-    """Return the source map that a script embeds as a data URL, or nothing."""
+    """Return the source map that a script embeds as a data URL; b"" if it has none or it is malformed."""
     reference = source_map.find_reference(script, {})
     try:
         return source_map.decode_inline(reference) if reference and source_map.is_inline(reference) else b""
@@ -134,7 +145,10 @@ def _decode_inline_map(script: bytes) -> bytes:
 
 
 def _parse_source_map(response: HttpResponse, raw: bytes) -> ParsedResponse:
-    """Return the original files in a source map as resources, or the problem if it is malformed."""
+    """Return the original files in the source map `raw` as resources, or the problem if it is malformed.
+
+    The response is the map, or the script that embeds it.
+    """
     try:
         return ParsedResponse(list(_original_resources(response, raw)))
     except source_map.SourceMapError as error:
@@ -142,7 +156,10 @@ def _parse_source_map(response: HttpResponse, raw: bytes) -> ParsedResponse:
 
 
 def _original_resources(response: HttpResponse, raw: bytes) -> Iterator[Resource]:
-    """Yield the original files in a source map; the response is the map, or the script that embeds it."""
+    """Yield the original files in the source map `raw`; raise SourceMapError if it is malformed.
+
+    The response is the map, or the script that embeds it.
+    """
     for original in source_map.original_files(raw):
         yield Resource(
             response.url,
@@ -156,5 +173,5 @@ def _original_resources(response: HttpResponse, raw: bytes) -> Iterator[Resource
 
 
 def _looks_like_json(body: bytes) -> bool:
-    """Whether a body begins like a source map, and not like the page that many sites serve for every path."""
+    """Whether a body begins with `{` or `)]}`, as a source map does and an HTML page does not."""
     return body[:64].removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b")]}"))

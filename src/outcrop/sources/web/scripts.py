@@ -76,10 +76,10 @@ _RISKY_PATH = re2.compile(
 
 
 def script_links(body: bytes, url: str, page: str, nearby: Sequence[str] = ()) -> list[WebLink]:
-    """Return the links of a script.
+    """Return the links of the script at `url`, each URL once, at most _MAX_LINKS, without `url` itself.
 
-    `page` is the page that loaded the script. `nearby` are URLs of other scripts of that page: their folders
-    may contain the chunks that this script names.
+    `page` is the URL of the page that loaded the script. `nearby` are URLs of other scripts of that page:
+    their folders may contain the chunks that this script names.
     """
     found: dict[str, WebLink] = {}
     for link in chain(
@@ -98,12 +98,12 @@ def script_links(body: bytes, url: str, page: str, nearby: Sequence[str] = ()) -
 
 
 def _matches(pattern: Any, body: bytes) -> Iterator[Any]:
-    """Yield the first _MAX_MATCHES matches."""
+    """Yield the first _MAX_MATCHES matches of an RE2 pattern."""
     return islice(pattern.finditer(body), _MAX_MATCHES)
 
 
 def _complete_matches(pattern: Any, body: bytes) -> Iterator[Any]:
-    """Yield the matches that no `+` follows, which would append to the string."""
+    """Yield the matches of an RE2 pattern that no `+` follows, which would append to the string."""
     return (
         match for match in _matches(pattern, body) if body[match.end() : match.end() + 8].lstrip()[:1] != b"+"
     )
@@ -113,7 +113,11 @@ def _complete_matches(pattern: Any, body: bytes) -> Iterator[Any]:
 
 
 def _loaded_scripts(body: bytes, url: str, page: str) -> Iterator[WebLink]:
-    """Yield the scripts that imports, workers, `importScripts` and assignments to `src` load."""
+    """Yield the scripts that imports, workers, `importScripts` and assignments to `src` load.
+
+    As in browsers, some names are relative to the script (`url`) and others to the page that loaded it
+    (`page`).
+    """
     for match in _complete_matches(_IMPORT, body):
         if match[1].startswith((b"./", b"../", b"/", b"http:", b"https:")):  # other names are packages
             yield from _script_link(match[1], url)
@@ -129,7 +133,11 @@ def _loaded_scripts(body: bytes, url: str, page: str) -> Iterator[WebLink]:
 
 
 def _script_link(name: bytes, base: str) -> Iterator[WebLink]:
-    """Yield the link to a script, unless the name is no URL or has placeholders."""
+    """Yield the link to a script, relative to the URL `base`.
+
+    Yield nothing if the name is no http URL, has a placeholder `${`, or has the extension of an image or the
+    like.
+    """
     url = normalise_url(name.decode("utf-8", "replace"), base)
     if url and b"${" not in name and not is_skipped_url(url):
         yield WebLink(url, WebLinkKind.SCRIPT)
@@ -139,7 +147,10 @@ def _script_link(name: bytes, base: str) -> Iterator[WebLink]:
 
 
 def _named_scripts(body: bytes, url: str, nearby: Sequence[str]) -> Iterator[WebLink]:
-    """Yield the scripts whose names are strings, if they are of the origin of this or a nearby script."""
+    """Yield the scripts whose names are strings, if their origin is that of this or a nearby script.
+
+    `url` is the URL of this script, and `nearby` are those of other scripts of the page.
+    """
     origins = {url_origin(script) for script in (url, *nearby)}
     for match in _complete_matches(_SCRIPT_NAME, body):
         before = body[max(0, match.start() - 8) : match.start()].rstrip(b" \t\n\\")[-1:]
@@ -156,7 +167,8 @@ def _named_scripts(body: bytes, url: str, nearby: Sequence[str]) -> Iterator[Web
 def _resolve_name(name: str, url: str, nearby: Sequence[str]) -> str | None:
     """Return the URL of a script's name, or None if the name does not say where the script is.
 
-    It says so if it is absolute, begins with a folder of this or a nearby script, or has a build hash.
+    It says so if it is absolute, begins with a folder of this script (`url`) or a nearby one, or has a build
+    hash.
     """
     if name.startswith(("/", "http://", "https://")):
         return normalise_url(name, url)
@@ -169,7 +181,10 @@ def _resolve_name(name: str, url: str, nearby: Sequence[str]) -> str | None:
 
 
 def _resolve_in_shared_folder(name: str, url: str, nearby: Sequence[str]) -> str | None:
-    """Resolve `static/js/a.js` at the folder `static` in the path of this or a nearby script."""
+    """Resolve `static/js/a.js` at the folder `static` in the path of this script (`url`) or a nearby one.
+
+    Return None if none of them has that folder.
+    """
     first, slash, _ = name.partition("/")
     for script in (url, *nearby) if slash else ():
         folders = url_path(script).split("/")[:-1]
@@ -183,7 +198,11 @@ def _resolve_in_shared_folder(name: str, url: str, nearby: Sequence[str]) -> str
 
 
 def _chunk_links(body: bytes, url: str, nearby: Sequence[str]) -> Iterator[WebLink]:
-    """Yield the chunks whose names the runtime concatenates from strings and tables."""
+    """Yield the chunks whose names the bundler's runtime concatenates from strings and tables.
+
+    They are relative to the public path that the script sets. Without one they are resolved at a folder of
+    this script (`url`) or a nearby one.
+    """
     public_path = _PUBLIC_PATH.search(body)
     root = public_path[1][1:-1].decode("utf-8", "replace") if public_path else ""
     base = normalise_url(root, url) if root else None
@@ -200,10 +219,10 @@ def _chunk_links(body: bytes, url: str, nearby: Sequence[str]) -> Iterator[WebLi
 
 
 def _chunk_names(parts: list[tuple[bytes | None, bytes | None]]) -> Iterator[str]:
-    """Yield the name of each chunk.
+    """Yield the name of each chunk that an expression builds.
 
     Each part of the expression is (string, None), (None, table) or, for the chunk's id itself, (None, None).
-    A table with `||id` lists only some chunks; if there are others, their keys are the ids.
+    A table with `||id` lists only some chunks: the ids are the keys of the other tables if there are any.
     """
     tables = [(dict(_table_pairs(table)), b"||" in table) for _, table in parts if table]
     complete_tables = [rows for rows, is_partial in tables if not is_partial]
@@ -221,7 +240,7 @@ def _chunk_names(parts: list[tuple[bytes | None, bytes | None]]) -> Iterator[str
 
 
 def _table_pairs(table: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the keys and values of an object literal. Minifiers write the key 1000 as 1e3."""
+    """Yield the keys and values of a JavaScript object literal. Minifiers write the key 1000 as 1e3."""
     for match in _matches(_PAIRS, table):
         key = _unquote(match[1])
         digits, exponent, zeros = key.partition("e")
@@ -239,7 +258,7 @@ def _unquote(text: bytes) -> str:
 
 
 def _requested_data(body: bytes, page: str) -> Iterator[WebLink]:
-    """Yield what the script requests by a plain GET of a fixed address."""
+    """Yield what the script requests by a plain GET of a fixed address, relative to the URL `page`."""
     for match in _matches(_FETCH, body):
         if match[3] == b"," and match[1] in {b"fetch", b"axios"}:
             options = body[match.end() : match.end() + _MAX_OPTIONS_BYTES].lstrip()
@@ -251,7 +270,11 @@ def _requested_data(body: bytes, page: str) -> Iterator[WebLink]:
 
 
 def _data_link(name: bytes, page: str) -> Iterator[WebLink]:
-    """Yield the link to data, unless the address has placeholders or a GET of it may change something."""
+    """Yield the link to data at the address `name`, relative to the URL `page`.
+
+    Yield nothing if the address has placeholders, or if a word in its path means that a GET may change
+    something.
+    """
     url = normalise_url(name.decode("utf-8", "replace"), page)
     if (
         url

@@ -36,7 +36,8 @@ class OriginalFile:
 def find_reference(script: bytes, headers: Mapping[str, str]) -> bytes | None:
     """Return the URL of a script's source map as it is written; a data URL contains the map itself.
 
-    As in browsers, the response header is preferred to a comment in the script.
+    As in browsers, a response header in `headers` is preferred to a comment in the script. Return None if
+    there is neither.
     """
     for name in ("SourceMap", "X-SourceMap"):
         if header := headers.get(name, "").strip():
@@ -77,7 +78,10 @@ def decode_inline(reference: bytes) -> bytes:
 
 
 def original_files(raw: bytes) -> Iterator[OriginalFile]:
-    """Yield the original files that a source map contains; raise SourceMapError if it is malformed."""
+    """Yield the original files whose contents a source map has; raise SourceMapError if it is malformed.
+
+    `raw` is the JSON of the map.
+    """
     text = raw.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b")]}"):  # a first line that keeps browsers from running the map as a script
         text = text.partition(b"\n")[2]
@@ -98,7 +102,10 @@ def _parse_json(text: bytes) -> object:
 
 
 def _map_sections(parsed: object) -> Iterator[dict[str, object]]:
-    """Yield the maps in an index map, or the map itself if it is not an index map."""
+    """Yield the maps in a decoded index map, or the map itself if it is not an index map.
+
+    Raise SourceMapError if it is not a JSON object.
+    """
     if not isinstance(parsed, dict):
         raise SourceMapError("the source map is not a JSON object")
     sections = parsed.get("sections")
@@ -112,7 +119,7 @@ def _map_sections(parsed: object) -> Iterator[dict[str, object]]:
 
 
 def _section_files(part: dict[str, object]) -> Iterator[OriginalFile]:
-    """Yield the original files of one map that contains their contents."""
+    """Yield the original files of one decoded map; those without a content are skipped."""
     contents, names, root = part.get("sourcesContent"), part.get("sources"), part.get("sourceRoot")
     if not isinstance(contents, list):
         return
@@ -127,7 +134,8 @@ def _section_files(part: dict[str, object]) -> Iterator[OriginalFile]:
 def original_path(name: str, root: str = "") -> str:
     """Return a relative path for an original file: `webpack:///./src/a.ts` → `src/a.ts`.
 
-    Drop the bundler's scheme and query, and resolve `.` and `..` without leaving the root.
+    `root` is the `sourceRoot` of the map, which precedes a relative name. Drop the bundler's scheme and the
+    query, and resolve `.` and `..` without leaving the root. Return _UNNAMED if nothing remains.
     """
     if root and "://" not in name and not name.startswith("/"):
         name = f"{root.rstrip('/')}/{name}"

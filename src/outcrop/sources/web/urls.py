@@ -42,9 +42,9 @@ class WebLink:
 
 
 def normalise_url(reference: str, base: str = "") -> str | None:
-    """Resolve a reference against a base URL, and drop fragment, user name and password.
+    """Resolve a reference against the URL `base`, and drop fragment, user name and password.
 
-    Return None if the result is not an http or https URL, or too long.
+    Return None if the result is not an http or https URL, or longer than _MAX_LENGTH.
     """
     cleaned = _IGNORED.sub("", reference.strip("\x00\x0b\x0c\x1f ")).replace("\\", "/")
     try:
@@ -66,12 +66,12 @@ def url_origin(url: str) -> str:
 
 
 def url_path(url: str) -> str:
-    """Return the path of a URL, at least `/`."""
+    """Return the path of a URL without its query; "/" if it is empty."""
     return urlsplit(url).path or "/"
 
 
 def is_same_site(url: str, start: str) -> bool:
-    """Whether a URL belongs to the site of `start`.
+    """Whether a URL belongs to the site of the URL `start`.
 
     Its port must be the same, its host too except for `www.`, and its scheme may be https instead of http.
     """
@@ -84,12 +84,15 @@ def is_same_site(url: str, start: str) -> bool:
 
 
 def _explicit_port(scheme: str, port: int | None) -> int | None:
-    """Return the port, or None if it is the default one of the scheme."""
+    """Return the port, or None if it is the default port of the scheme or None itself."""
     return None if port == _DEFAULT_PORTS[scheme] else port
 
 
 def redact_url(url: str) -> str:
-    """Return a URL for messages: without user name and password, and with the names of its query only."""
+    """Return a URL for messages: without user name, password, fragment and the values of its query.
+
+    Names of query parameters that have no value or are long are dropped too.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -104,10 +107,10 @@ def redact_url(url: str) -> str:
 
 
 def is_script_url(url: str) -> bool:
-    """Whether the path has the extension of a JavaScript file."""
+    """Whether the path of a URL has the extension of a JavaScript file."""
     return bool(_SCRIPT_NAME.search(url_path(url)))
 
 
 def is_skipped_url(url: str) -> bool:
-    """Whether the path has the extension of an image, font, video, audio file or style sheet."""
+    """Whether the path of a URL has the extension of an image, font, video, audio file or style sheet."""
     return bool(_SKIPPED_NAME.search(url_path(url)))
