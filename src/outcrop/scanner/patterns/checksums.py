@@ -8,7 +8,10 @@ _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def _to_base(number: int, alphabet: str, length: int) -> str:
-    """Return a number in the digits of an alphabet, with zeros in front up to `length` digits."""
+    """Return a number in the digits of `alphabet`, with "0" in front up to `length` digits.
+
+    The length of the alphabet is the base.
+    """
     digits = ""
     while number:
         number, remainder = divmod(number, len(alphabet))
@@ -37,12 +40,12 @@ def crc32_upper(body: str) -> str:
 
 
 def crc32_grafana(body: str) -> str:
-    """Return the CRC-32 of prefix and random part in hexadecimal digits, the lowest byte first (Grafana)."""
+    """Return the CRC-32 of `glsa_` and the random part in hexadecimal, the lowest byte first (Grafana)."""
     return zlib.crc32(f"glsa_{body}".encode()).to_bytes(4, "little").hex()
 
 
 def _check_github(token: str) -> bool:
-    """Whether a token ends with the base-62 checksum of its random part."""
+    """Whether a token in GitHub's format ends with the base-62 checksum of its random part."""
     body = token.rpartition("_")[2]  # the prefix can have several underscores, the random part has none
     # A file may be full of near misses: the last digit alone refuses nearly all of them.
     last_digit = _BASE62[zlib.crc32(body[:-6].encode()) % len(_BASE62)]
@@ -50,23 +53,26 @@ def _check_github(token: str) -> bool:
 
 
 def _check_cloudflare(token: str) -> bool:
-    """Whether a token ends with the hexadecimal checksum of its random part."""
+    """Whether a Cloudflare token ends with the hexadecimal checksum of its random part."""
     body = token.partition("_")[2]  # the random part can have underscores too
     return crc32_hex(body[:-8]) == body[-8:]
 
 
 def _check_atlassian(token: str) -> bool:
-    """Whether a token ends with the upper-case checksum of everything before it."""
+    """Whether an Atlassian token ends with the upper-case hexadecimal checksum of everything before it."""
     return crc32_upper(token[:-8]) == token[-8:]
 
 
 def _check_gitlab(token: str) -> bool:
-    """Whether a token ends with the base-36 checksum of everything before it."""
+    """Whether a GitLab token ends with the base-36 checksum of everything before it."""
     return crc32_base36(token[:-7]) == token[-7:]
 
 
 def _check_grafana(token: str) -> bool:
-    """Whether the last of the three parts of a token is the checksum of the second."""
+    """Whether the last of the three parts of a Grafana token is the checksum of the second.
+
+    Raise ValueError if the token does not have three parts between underscores.
+    """
     _, body, checksum = token.split("_")
     return crc32_grafana(body) == checksum.lower()
 

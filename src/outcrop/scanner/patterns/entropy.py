@@ -9,7 +9,7 @@ _ROUNDING = 1e-9  # bits; more than the rounding error of a sum of logarithms
 
 
 def bits_per_character(value: str) -> float:
-    """Return the Shannon entropy of the characters of a value, in bits per character."""
+    """Return the Shannon entropy of the characters of a value, in bits per character; 0.0 for ""."""
     if not (length := len(value)):
         return 0.0
     counts = map(value.count, set(value))
@@ -19,7 +19,7 @@ def bits_per_character(value: str) -> float:
 
 
 def has_entropy(value: str, bits: float) -> bool:
-    """Whether a value has at least this many bits per character.
+    """Whether a value has a Shannon entropy of at least `bits` bits per character.
 
     The number of different characters mostly decides, without counting each of them.
     """

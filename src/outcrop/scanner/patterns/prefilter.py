@@ -195,7 +195,10 @@ class _PatternWriter:
         return written
 
     def write_beginning(self, items: list[Any]) -> _WrittenPattern:
-        """Return the first items of a sequence as a rare pattern; optional items at its end are dropped."""
+        """Return the shortest beginning of a sequence that is rare, as a pattern.
+
+        Optional items at the end of the sequence are dropped first.
+        """
         while items and self.write_sequence(items[-1:]).low == 0:
             items = items[:-1]
         written = _WrittenPattern()
@@ -235,7 +238,7 @@ class _PatternWriter:
         return [self.write_sequence(items).text]
 
     def _add_repeat(self, written: _WrittenPattern, body_items: Any, low: int, high: int) -> None:
-        """Append the repetition of a sequence; nothing if `high` is 0."""
+        """Append `low` to `high` repetitions of a sequence to `written`; nothing if `high` is 0."""
         body = self.write_sequence(body_items)
         if high == 0:
             return
@@ -243,7 +246,7 @@ class _PatternWriter:
         written.add(f"(?:{body.text}){bounds}", body.low * low, min(body.high * high, MAX_WIDTH))
 
     def _add_item(self, written: _WrittenPattern, code: Any, value: Any) -> None:
-        """Append one item; raise PatternError if Hyperscan or RE2 has nothing like it."""
+        """Append one item of a syntax tree to `written`; raise PatternError if the item is not supported."""
         if (character := _write_single(code, value)) is not None:
             written.add(character, 1, 1)
         elif code == op.AT:
@@ -282,7 +285,7 @@ def _write_scope(group: Any) -> str:
 
 
 def _write_flags(flags: int) -> str:
-    """Return the letters of flags."""
+    """Return the letters of the flags of Python's `re` that are set: `i`, `s` and `m`."""
     letters = {re.IGNORECASE: "i", re.DOTALL: "s", re.MULTILINE: "m"}
     return "".join(letter for flag, letter in letters.items() if flags & flag)
 
@@ -295,7 +298,7 @@ def _write_character(code: int) -> str:
 
 
 def _write_class(items: list[Any]) -> str:
-    """Return a pattern for a character class."""
+    """Return a pattern for a character class, given as the items of the syntax tree."""
     written = ""
     for code, value in items:
         if code == op.NEGATE:

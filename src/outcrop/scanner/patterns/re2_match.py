@@ -34,7 +34,7 @@ def compile_regex(pattern: str) -> Any:
 
 @lru_cache(maxsize=4096)
 def compile_cached(pattern: str) -> Any:
-    """Return a pattern compiled for matching bytes, from a cache."""
+    """Return a pattern compiled for matching bytes, from a cache; raise PatternError if RE2 refuses it."""
     return compile_regex(pattern)
 
 
@@ -51,9 +51,9 @@ def compile_with_group(pattern: str) -> tuple[Any, int]:
 
 
 def find_spans(pattern: Any, data: bytes, start: int, stop: int) -> list[tuple[int, int]] | None:
-    """Return the spans of the first match between two offsets and of its groups, or None without a match.
+    """Return the spans of the first match in data[start:stop] and of its groups; None without a match.
 
-    A group that took no part in the match has the span (-1, -1).
+    The first span is that of the whole match. A group that took no part in the match has the span (-1, -1).
     """
     spans: list[tuple[int, int]] = pattern._regexp.Match(_UNANCHORED, data, start, stop)  # noqa: SLF001
     return None if spans[0] == _NO_MATCH else spans
@@ -65,7 +65,7 @@ def matches_at(pattern: Any, data: bytes, start: int, stop: int) -> bool:
 
 
 def matches_fully(pattern: Any, data: bytes, start: int = 0, stop: int | None = None) -> bool:
-    """Whether the pattern matches all bytes between two offsets."""
+    """Whether the pattern matches all of data[start:stop]; a `stop` of None is the end of the data."""
     stop = len(data) if stop is None else stop
     return bool(pattern._regexp.Match(_ANCHOR_BOTH, data, start, stop)[0] != _NO_MATCH)  # noqa: SLF001
 
@@ -78,7 +78,10 @@ def _compile_at_end(pattern: str) -> Any:
 
 @lru_cache(maxsize=4_096)  # versions of one file repeat the same lines thousands of times
 def ends_with_match(text: bytes, pattern: str, exact_up_to: int) -> bool:
-    """Whether a text ends with a match of a pattern; `exact_up_to` is `regex_ast.exact_up_to(pattern)`."""
+    """Whether a text ends with a match of the regular expression `pattern`.
+
+    `exact_up_to` is the result of `regex_ast.exact_up_to(pattern)`.
+    """
     spans = find_spans(_compile_at_end(loosen(pattern)), text, 0, len(text))
     if spans is None or spans[0][1] - spans[0][0] <= exact_up_to:
         return spans is not None

@@ -96,7 +96,7 @@ def child_sequences(code: Any, value: Any) -> list[Any]:
 
 
 def class_bytes(items: list[Any]) -> set[int]:
-    """Return the bytes that a character class matches."""
+    """Return the bytes that a character class, given as the items of the syntax tree, matches."""
     found: set[int] = set()
     is_negated = False
     for code, value in items:
@@ -133,7 +133,10 @@ def is_single_line(pattern: str) -> bool:
 
 
 def _is_line_break_or_none(tree: Any, *, dotall: bool) -> bool:
-    """Whether every match either has no line break or is a single byte."""
+    """Whether every match of the tree either has no line break or is at most one byte long.
+
+    `dotall` says that a dot matches a line break too.
+    """
     if match_width(tree)[1] <= 1 or not _can_have_line_break(tree, dotall=dotall):
         return True
     code, value = tree[0]
@@ -308,7 +311,7 @@ def _extend_prefix(prefix: _Prefix, options: list[_Prefix]) -> list[_Prefix]:
 
 
 def _item_prefixes(code: Any, value: Any) -> list[_Prefix]:
-    """Return the literal prefixes of one item; an empty list if it has none."""
+    """Return the literal prefixes of one item; [] if it has none."""
     if code == op.LITERAL:
         return [_Prefix(bytes([value]), is_whole=True)]
     if code == op.IN and 0 < len(choices := class_bytes(value)) <= _MAX_CLASS_PREFIXES:
