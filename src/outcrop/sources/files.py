@@ -82,7 +82,11 @@ class BatchResult:
 
 
 def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
-    """Scan a folder or a single file; raise OperatorError if it cannot be read at all."""
+    """Scan a folder or a single file; call `progress` with the outcome so far after each batch.
+
+    Raise OperatorError if a single file cannot be read or is not a regular file, and OSError if the folder
+    cannot be listed.
+    """
     outcome = ScanOutcome()
     path = folder.path
     is_file = not path.is_dir()
@@ -117,14 +121,17 @@ def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
 
 
 def _add_found(outcome: ScanOutcome, name: bytes, found: ScanResult) -> None:
-    """Add the hits and gaps of the file `name` to the outcome."""
+    """Add the hits in `found` that count at the path `name`, and its gaps, to the outcome."""
     outcome.located += [LocatedHit(hit, member_path(name, inner)) for inner, hit in hits_at_path(found, name)]
     for reason in found.gaps:
         outcome.gap(name, reason)
 
 
 def _resolve_link(path: Path) -> Path:
-    """Follow a symbolic link that the user named; return a broken one as it is, so that reading it fails."""
+    """Return the target of a symbolic link that the user named, or the path itself if it is no link.
+
+    A broken link is returned as it is, so that reading it fails.
+    """
     if not path.is_symlink():
         return path
     try:
@@ -134,7 +141,10 @@ def _resolve_link(path: Path) -> Path:
 
 
 def _file_size(path: Path) -> int:
-    """Return the size of a regular file, or 0 if it has none: reading it will report the reason."""
+    """Return the size of a file in bytes; 0 if it cannot be read, since reading it will report the reason.
+
+    Raise OperatorError if it is not a regular file.
+    """
     try:
         status = path.stat()
     except OSError:
@@ -148,10 +158,10 @@ def _file_size(path: Path) -> int:
 
 
 def walk_folder(scan: FolderScan, gap: GapCallback) -> Iterator[tuple[bytes, int]]:
-    """Yield path and size of every regular file in the folder, in the order of names.
+    """Yield path and size of every regular file in the folder of `scan`, in the order of names.
 
-    Paths are relative to the folder. Symbolic links are not followed. `gap` is called for each file or folder
-    that cannot be read.
+    Paths are relative to the folder. Ignored paths are skipped, and symbolic links are not followed. `gap` is
+    called with path and reason for each file or folder that cannot be read or is special.
     """
     root = os.fsencode(scan.path)
     pending: list[tuple[bytes, list[tuple[bytes, IgnorePatterns]]]] = [(b"", [])]
@@ -186,7 +196,7 @@ def walk_folder(scan: FolderScan, gap: GapCallback) -> Iterator[tuple[bytes, int
 
 
 def _read_gitignore(path: bytes) -> IgnorePatterns | None:
-    """Read the patterns of a .gitignore file; None if there is none or it cannot be read."""
+    """Return the patterns of a .gitignore file; None if there is no such file or it cannot be read."""
     try:
         with open_regular_file(path) as file:
             return IgnorePatterns(file.read(_MAX_GITIGNORE_BYTES))
@@ -195,9 +205,10 @@ def _read_gitignore(path: bytes) -> IgnorePatterns | None:
 
 
 def _is_gitignored(path: bytes, patterns: list[tuple[bytes, IgnorePatterns]], *, is_folder: bool) -> bool:
-    """Whether the .gitignore nearest to the path that has a matching pattern ignores it.
+    """Whether .gitignore files ignore the path: the nearest one that has a matching pattern decides.
 
-    `patterns` are (folder of the .gitignore, its patterns), the outermost folder first.
+    `patterns` are (folder of the .gitignore, its patterns), the outermost folder first. `is_folder` is
+    whether the path is a folder. `.git` is always ignored.
     """
     if path == b".git" or path.endswith(b"/.git"):
         return True
@@ -216,7 +227,8 @@ def make_batches(
 ) -> Iterator[Batch]:
     """Group files into batches of about equal work for `jobs` processes; cut large files into parts.
 
-    `files` are (path, size in bytes); the paths are relative to `base`, which ends with a slash.
+    `files` are (path, size in bytes); the paths are relative to `base`, which ends with a slash. `gap` is
+    called with path and reason for a large file that cannot be read.
     """
     batch: SizedPaths = []
     size, limit = 0, _MIN_BATCH_BYTES
@@ -247,7 +259,10 @@ def _is_archive(path: bytes) -> bool:
 
 
 def _cut_file(base: bytes, path: bytes, size: int, jobs: int, gap: GapCallback) -> Iterator[Batch]:
-    """Yield a batch for each part of a large file."""
+    """Yield (path, part) for each part of a large file of `size` bytes, for `jobs` processes.
+
+    The path is relative to `base`. If the file cannot be read, call `gap` with path and reason.
+    """
     try:
         with open_regular_file(base + path) as file:
             for part in split_into_parts(file.read, size, jobs):
@@ -262,7 +277,10 @@ def _cut_file(base: bytes, path: bytes, size: int, jobs: int, gap: GapCallback) 
 def batch_scanner(
     base: bytes, ruleset: RuleSet, floor: Confidence
 ) -> Callable[[Iterator[Batch], Emit], None]:
-    """Return the function that one process runs: scan each batch and emit its BatchResult."""
+    """Return the function that one process runs: scan each batch and emit its BatchResult.
+
+    Paths are relative to `base`, which ends with a slash. Hits below the confidence `floor` are dropped.
+    """
 
     def scan_batches(batches: Iterator[Batch], emit: Emit) -> None:
         """Scan each batch and emit its BatchResult."""
@@ -289,7 +307,8 @@ def _read_batch(
 ) -> Iterator[ContentBatch | tuple[bytes, None]]:
     """Read the files of a batch into the buffer, and yield the buffer each time it is full and at the end.
 
-    A file that is too large for the buffer is yielded as (path, None). Count files and gaps in `result`.
+    Paths are relative to `base`. A file that is too large for the buffer is yielded as (path, None). Count
+    the files, and add those that cannot be read as gaps, in `result`.
     """
     view = memoryview(buffer)
     contents: list[tuple[bytes, int, int]] = []
@@ -320,7 +339,11 @@ def _read_batch(
 def _scan_alone(
     base: bytes, item: tuple[bytes, TextPart | None], ruleset: RuleSet, floor: Confidence, result: BatchResult
 ) -> Iterator[tuple[bytes, ScanResult, int]]:
-    """Scan one large file, or one part of it; yield its path, the hits and the number of bytes scanned."""
+    """Scan a large file, or one part of it; yield (path, result, number of bytes scanned) once.
+
+    `item` is (path, part), or (path, None) for the whole file; the path is relative to `base`. Hits below the
+    confidence `floor` are dropped. If the file cannot be read, add a gap to `result` and yield nothing.
+    """
     path, part = item
     try:
         with open_regular_file(base + path) as file:
@@ -340,7 +363,10 @@ def _scan_alone(
 
 
 def open_regular_file(path: bytes) -> FileIO:
-    """Open a regular file. Raise OSError for a link, a pipe or a device, without waiting for a writer."""
+    """Open a regular file without a buffer for reading.
+
+    Raise OSError for a link, a pipe or a device, without waiting for a writer, and if it cannot be opened.
+    """
     file = os.open(path, _OPEN_FLAGS)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
@@ -352,7 +378,8 @@ def _read_into(path: bytes, room: memoryview, size: int) -> int:
     """Read a file into `room` and return the number of bytes; stop at `size`, the expected size of the file.
 
     The file's type is not checked, which would cost a system call for each of very many files. A file without
-    end fills `room`, and the caller then opens it with `open_regular_file`.
+    end fills `room`, and the caller then opens it with `open_regular_file`. Raise OSError if it cannot be
+    read.
     """
     file = os.open(path, _OPEN_FLAGS)
     try:
@@ -367,5 +394,5 @@ def _read_into(path: bytes, room: memoryview, size: int) -> int:
 
 
 def _error_text(error: OSError) -> str:
-    """Return the reason of an error of the system in lower case, such as "permission denied"."""
+    """Return the reason of an OSError in lower case, such as "permission denied"."""
     return (error.strerror or type(error).__name__).lower()

@@ -41,8 +41,8 @@ def run_in_processes(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[
     """Call `work(batches, emit)` in up to `jobs` processes that share the batches; yield what they emit.
 
     The processes are forked, so `work` may refer to objects that cannot be pickled, such as a compiled
-    Hyperscan database. In a process that has grown, the iterator of batches ends early: `work` returns, and a
-    new fork continues with the remaining batches.
+    Hyperscan database; batches and results are pickled. In a process that has grown, the iterator of batches
+    ends early: `work` returns, and a new fork continues. Raise OperatorError if a process fails.
     """
     context = multiprocessing.get_context("fork")
     queue: multiprocessing.Queue[Any] = context.Queue(maxsize=jobs * 2)
@@ -51,7 +51,7 @@ def run_in_processes(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[
     gc.freeze()  # a garbage collection would write to the shared pages, and each process would copy them
 
     def start_process(*first_batch: Any) -> None:
-        """Fork a process and add it to `processes`; it begins with the batch if there is one."""
+        """Fork a process and add it to `processes`; it begins with the batch if one is passed."""
         _return_free_memory()
         reader, writer = context.Pipe(duplex=False)
         process = context.Process(
@@ -100,7 +100,7 @@ def run_in_processes(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[
 def run_in_threads(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
     """Call `work(batches, emit)` in `jobs` threads that share the batches; yield what they emit.
 
-    For work that mostly waits for other programs, such as git.
+    For work that mostly waits for other programs, such as git. Raise OperatorError if a thread fails.
     """
     _return_free_memory()
     remaining = iter(batches)
@@ -118,7 +118,7 @@ def run_in_threads(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[An
             yield batch[0]
 
     def run_thread() -> None:
-        """Run `work`, then put its end or its failure into `results`."""
+        """Run `work`, then put _ProcessEnd.DONE or a _ProcessFailure into `results`."""
         try:
             work(take_batches(), results.put)
             results.put(_ProcessEnd.DONE)
@@ -145,7 +145,7 @@ def _feed(
     stop: threading.Event,
     errors: list[BaseException],
 ) -> None:
-    """Put the batches into the queue, then one None per process as the end mark.
+    """Put the batches into the queue, then one None for each of `processes` processes as the end mark.
 
     An error of the `batches` iterator is added to `errors`. Return early when `stop` is set.
     """
@@ -176,14 +176,18 @@ class _ProcessEnd(Enum):
 
 
 class _ProcessFailure:
-    """The message of a process or thread whose work raised an exception."""
+    """The message of a process or thread whose work raised an exception with the type name `error_name`."""
 
     def __init__(self, error_name: str) -> None:
         self.error_name = error_name
 
 
 def _receive(processes: Mapping[Connection, object]) -> Iterator[tuple[Connection, Any]]:
-    """Wait until processes have sent something; yield one message of each of these, with its pipe."""
+    """Wait until processes have sent something; yield one message of each of these, with its pipe.
+
+    `processes` has the pipes as keys. Raise OperatorError if a process has failed or ended without a last
+    message.
+    """
     for pipe in wait(list(processes)):
         assert isinstance(pipe, Connection)  # noqa: S101 - for the type checker
         try:
@@ -193,7 +197,7 @@ def _receive(processes: Mapping[Connection, object]) -> Iterator[tuple[Connectio
 
 
 def _raise_failure(message: Any) -> Any:
-    """Return the message; raise OperatorError if it is a failure."""
+    """Return the message; raise OperatorError if it is a _ProcessFailure."""
     if isinstance(message, _ProcessFailure):
         raise OperatorError(f"a scanning process failed: {message.error_name}")
     return message
@@ -209,7 +213,8 @@ def _run_process(  # noqa: PLR0917 - a process target takes all that it needs as
 ) -> None:
     """Run `work` in a forked process: on its first batch (a tuple of 0 or 1), then on batches from the queue.
 
-    The process ignores Ctrl-C, which its parent handles, and exits when the parent is gone.
+    Results and the last message are sent to `writer`. `inherited_pipes` belong to the parent and are closed.
+    The process ignores Ctrl-C, which its parent handles, and exits when the process `parent` is gone.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -237,7 +242,7 @@ def _run_process(  # noqa: PLR0917 - a process target takes all that it needs as
 
 
 def _exit_with_parent(parent: int) -> None:
-    """End this process as soon as `parent` is no longer its parent."""
+    """Wait until the process `parent` has ended, then end this process at once."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)

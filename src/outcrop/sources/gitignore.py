@@ -26,12 +26,12 @@ class IgnorePatterns:
     def match(self, path: bytes) -> bool | None:
         """Return True if the last matching pattern ignores the path, False if it begins with `!`, else None.
 
-        The path of a folder ends with a slash.
+        The path is relative to the folder of the .gitignore; that of a folder ends with a slash.
         """
         return self._spec.check_file(_decode(path)).include
 
     def ignores(self, path: bytes) -> bool:
-        """Whether a pattern ignores the path itself; its parent folders are not checked."""
+        """Whether the last matching pattern ignores the path itself; its parent folders are not checked."""
         return bool(self.match(path))
 
     def ignores_path_or_parent(self, path: bytes) -> bool:
@@ -50,7 +50,7 @@ def _decode(raw: bytes) -> str:
 
 
 def _compile(lines: Iterable[str]) -> "pathspec.GitIgnoreSpec":
-    """Compile the patterns; raise ValueError if one of the lines is malformed."""
+    """Compile lines of a .gitignore file; raise ValueError if one of them is malformed."""
     import pathspec  # noqa: PLC0415 - most scans need no patterns
 
     return pathspec.GitIgnoreSpec.from_lines(lines)

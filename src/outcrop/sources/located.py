@@ -47,7 +47,7 @@ class LocatedHit:
 
     @property
     def file_path(self) -> bytes | None:
-        """The path of the file itself, which is the archive if the hit is in one.
+        """The path of the file itself, which is the archive if the hit is in one; None if `path` is None.
 
         `path` is not split at `!`, because the name of a file may have one too.
         """
@@ -67,7 +67,10 @@ class ScanOutcome:
     commits: int = 0
 
     def gap(self, where: bytes | str, reason: str) -> None:
-        """Add a gap; both texts are made printable on one line."""
+        """Add a gap: `where` was not scanned, completely or in part, for this reason.
+
+        A path in bytes and the reason are made printable on one line; a text `where` is added as it is.
+        """
         self.gaps.append((where if isinstance(where, str) else printable_path(where), one_line(reason)))
 
 
@@ -80,7 +83,10 @@ def printable_path(path: bytes) -> str:
 
 
 def member_path(path: bytes | None, inner: str) -> bytes | None:
-    """Return `path!inner` for a member of an archive, or `path` itself if `inner` is empty."""
+    """Return `path!inner` for a member of an archive, or `path` itself if `inner` is empty.
+
+    Return `inner` alone if `path` is None or empty.
+    """
     if not inner:
         return path
     return (path + b"!" if path else b"") + inner.encode("utf-8", "surrogateescape")
@@ -89,8 +95,9 @@ def member_path(path: bytes | None, inner: str) -> bytes | None:
 def hits_at_path(found: ScanResult, path: bytes | None) -> list[tuple[str, Hit]]:
     """Return the hits in one file that count at `path`, as (path inside the archive, hit).
 
-    Drop the hits of rules that do not apply to files of that path. Of several hits with the same value in one
-    member keep one: prefer a hit without an allow mark, then one of a specific rule, then the first.
+    The first is "" outside archives. Drop the hits of rules that do not apply to files of that path. Of
+    several hits with the same value in one member keep one: prefer a hit without an allow mark, then one of a
+    specific rule, then the first.
     """
     by_member: dict[str, list[Hit]] = {}
     for inner, hit in found.hits:
@@ -108,7 +115,10 @@ def hits_at_path(found: ScanResult, path: bytes | None) -> list[tuple[str, Hit]]
 
 
 def _applies_at(hit: Hit, path: bytes) -> bool:
-    """Whether the hit counts in a file of this path, by the path patterns and allowlists of its rule."""
+    """Whether the hit counts in a file of this path, by the path patterns and allowlists of its rule.
+
+    A hit that is `bare` does not count in a file of source code.
+    """
     rule = hit.rule
     if (rule.path_regex and not path_matches(rule.path_regex, path)) or (
         rule.paths and not _matches_glob(rule.paths, path)
@@ -120,7 +130,10 @@ def _applies_at(hit: Hit, path: bytes) -> bool:
 
 
 def _matches_glob(patterns: tuple[str, ...], path: bytes) -> bool:
-    """Whether a glob matches: one without a slash the file name, another one the end of the path."""
+    """Whether a glob matches: one without a slash the file name, another one the end of the path.
+
+    The `!` before the member of an archive counts as a slash.
+    """
     text = path.decode("utf-8", "surrogateescape").replace("!", "/")
     name = text.rpartition("/")[2]
     return any(fnmatchcase(name, p) if "/" not in p else fnmatchcase(f"/{text}", f"*/{p}") for p in patterns)

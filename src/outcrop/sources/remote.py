@@ -32,16 +32,19 @@ class RemoteAccess:
     token: Secret | None = None
 
     def clone_remote(self, source: ScanSource) -> Remote:
-        """Return the address to clone a source from, with the token if the source is on the GitHub host."""
+        """Return the address to clone a source from, with the token if `source.github` is set."""
         login = ("x-access-token", reveal(self.token)) if self.token is not None and source.github else None
         return Remote(source.url, login)
 
 
 def list_sources(spec: TargetSpec, access: RemoteAccess, gaps: list[Gap]) -> list[ScanSource]:
-    """Return the sources of a target; append to `gaps` what may not be scanned."""
+    """Return the sources of a target; append to `gaps` what may not be scanned.
+
+    Raise OperatorError if the GitHub host cannot list them.
+    """
 
     async def list_all() -> list[ScanSource]:
-        """Resolve the target with a new HTTP client."""
+        """Resolve the target with a new HTTP client, and return its sources."""
         async with open_http(access.egress) as http:
             host = GitHub(http, access.github_url, access.token)
             sources = resolve_target(spec, host, has_credential=access.token is not None, gaps=gaps)
@@ -56,7 +59,11 @@ def list_sources(spec: TargetSpec, access: RemoteAccess, gaps: list[Gap]) -> lis
 def scan_site(
     source: ScanSource, access: RemoteAccess, ruleset: RuleSet, floor: Confidence, progress: ProgressCallback
 ) -> ScanOutcome:
-    """Crawl a web site and scan each resource as it arrives."""
+    """Crawl the web site of a source and scan each resource as it arrives.
+
+    Hits below the confidence `floor` are dropped. `progress` is called with the outcome so far after each
+    resource.
+    """
     outcome = ScanOutcome()
     options = CrawlOptions.from_target(source.url, source.options, source.include, source.exclude)
 

@@ -44,7 +44,7 @@ async def resolve_target(
     """Yield the sources of a target; append to `gaps` what may not be scanned.
 
     `has_credential` is whether the target has its own credential. Without one `host` uses the operator's
-    token, and only public repositories and gists are scanned.
+    token, and only public repositories and gists are scanned. Raise GitHubError if `host` cannot list them.
     """
     match spec.kind:
         case TargetKind.SITE | TargetKind.PAGE:
@@ -66,7 +66,10 @@ async def resolve_target(
 async def _owner_sources(
     spec: TargetSpec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
 ) -> AsyncIterator[ScanSource]:
-    """Yield the repositories of a GitHub user or organisation, with wikis and gists as the options say."""
+    """Yield the selected repositories of a GitHub user or organisation, with wikis and gists by its options.
+
+    `has_credential` and `gaps` are as in `resolve_target`.
+    """
     owner = spec.name.removeprefix("github:")
     async for repository in host.repositories(owner):
         if _is_selected(repository, spec):
@@ -80,7 +83,7 @@ async def _owner_sources(
 async def _user_gists(
     owner: str, host: GitHub, *, has_credential: bool, gaps: list[Gap]
 ) -> AsyncIterator[ScanSource]:
-    """Yield the gists of a user.
+    """Yield the gists of the user `owner`; the secret ones only if `has_credential`.
 
     The operator's token may belong to that user and list secret gists. Those are one gap without their names,
     because anybody who knows the id of a secret gist can read it.
@@ -100,7 +103,11 @@ async def _user_gists(
 async def _single_source(
     spec: TargetSpec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
 ) -> list[ScanSource]:
-    """Return the source of a target that is one repository (with its wiki), gist or commit."""
+    """Return the source of a target that is one repository (with its wiki), gist or commit.
+
+    `has_credential` and `gaps` are as in `resolve_target`; the result is [] if it may not be scanned. Raise
+    OperatorError for a commit on a host that is not GitHub.
+    """
     path = urlsplit(spec.name).path.strip("/").removesuffix(".git")
     is_gist = spec.kind is TargetKind.GIST
     if not (host.is_own_host(spec.name) or (is_gist and _is_gist_host(spec.name))):
@@ -119,7 +126,7 @@ async def _single_source(
 
 
 def _is_gist_host(url: str) -> bool:
-    """Whether the host of the URL begins with `gist.`, as GitHub's does."""
+    """Whether the host name of the URL begins with `gist.`, as that of GitHub's gists does."""
     return (urlsplit(url).hostname or "").startswith("gist.")
 
 
@@ -141,7 +148,10 @@ def _is_selected(repository: HostedRepository, spec: TargetSpec) -> bool:
 def _with_wiki(
     repository: HostedRepository, spec: TargetSpec, *, has_credential: bool, gaps: list[Gap]
 ) -> list[ScanSource]:
-    """Return a repository and, if the options say so, its wiki; an empty list if it may not be scanned."""
+    """Return the sources of a repository and, by the options of `spec`, its wiki.
+
+    Return [] if the repository is empty or may not be scanned; the latter is added to `gaps`.
+    """
     if not _may_scan(repository, has_credential=has_credential, gaps=gaps) or repository.empty:
         return []
     sources = [_repository_source(repository, spec)]
@@ -151,7 +161,10 @@ def _with_wiki(
 
 
 def _may_scan(repository: HostedRepository, *, has_credential: bool, gaps: list[Gap]) -> bool:
-    """Whether a run may scan a repository (if not, add a gap): the operator's token is for public ones."""
+    """Whether a run may scan a repository: if it is public, or if the target has its own credential.
+
+    If not, add a gap: the operator's token must not be used for a repository that is not public.
+    """
     if repository.visibility is Visibility.PUBLIC or has_credential:
         return True
     gaps.append(Gap(repository.full_name, "is not public: the target needs a credential of its own"))
@@ -159,7 +172,7 @@ def _may_scan(repository: HostedRepository, *, has_credential: bool, gaps: list[
 
 
 def _path_patterns(spec: TargetSpec, patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the patterns if they select paths; those of an owner target select repositories."""
+    """Return the patterns, or () for an owner target, whose patterns select repositories and not paths."""
     return () if spec.kind is TargetKind.OWNER else patterns
 
 
@@ -167,7 +180,10 @@ def _path_patterns(spec: TargetSpec, patterns: tuple[str, ...]) -> tuple[str, ..
 
 
 def _site_source(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
-    """Return the source of a site, or of a page, which is a site with depth 0."""
+    """Return the source of a site, or of a page, which is a site with depth 0.
+
+    Without a credential it counts as public.
+    """
     parts = urlsplit(spec.name)
     return ScanSource(
         f"{parts.scheme}://{parts.netloc}",
@@ -184,7 +200,10 @@ def _site_source(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
 def _repository_source(
     repository: HostedRepository, spec: TargetSpec, commit: str | None = None
 ) -> ScanSource:
-    """Return the source of a GitHub repository, or of one commit of it."""
+    """Return the source of a GitHub repository, or of the commit with the id `commit` in it.
+
+    `spec` is the target, whose path patterns the source gets.
+    """
     host = urlsplit(repository.html_url).netloc.lower()
     return ScanSource(
         f"{host}/repositories/{repository.id}",
@@ -202,7 +221,10 @@ def _repository_source(
 
 
 def _wiki_source(repository: HostedRepository, spec: TargetSpec) -> ScanSource:
-    """Return the source of a repository's wiki, which is a git repository of its own."""
+    """Return the source of a repository's wiki, which is a git repository of its own.
+
+    `spec` is the target, whose path patterns the source gets.
+    """
     host = urlsplit(repository.html_url).netloc.lower()
     return ScanSource(
         f"{host}/repositories/{repository.id}/wiki",
@@ -234,7 +256,7 @@ def _gist_source(gist: HostedGist) -> ScanSource:
 
 
 def _folder_source(spec: TargetSpec) -> ScanSource:
-    """Return the source of a local folder. Its identity is the URL it was cloned from, or else its path."""
+    """Return the source of a local folder. Its identity is the URL of its remote `origin` or its path."""
     origin = read_origin_url(Path(spec.name))
     return ScanSource(
         origin or f"file://{spec.name}",
@@ -247,7 +269,10 @@ def _folder_source(spec: TargetSpec) -> ScanSource:
 
 
 def _other_host_source(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
-    """Return the source of a repository or gist on a host whose API we do not use."""
+    """Return the source of a repository or gist on a host whose API we do not use.
+
+    Without a credential it counts as public.
+    """
     address = spec.name.removesuffix("/").removesuffix(".git")
     parts = urlsplit(address)
     name = "/".join(parts.path.strip("/").split("/")[-2:])

@@ -20,7 +20,11 @@ _MAX_UNLOCKED_SECONDS = 60  # a folder without a lock file is younger: its proce
 
 
 def cache_folder() -> Path:
-    """Return the folder for files that can be created again: compiled rules, scan caches, clones."""
+    """Return the folder for files that can be created again: compiled rules, scan caches, clones.
+
+    It is `outcrop` in XDG_CACHE_HOME or ~/.cache, and need not exist. For a user without a home it is a path
+    that cannot be created.
+    """
     base = os.environ.get("XDG_CACHE_HOME") or ""
     try:
         return (Path(base) if base.startswith("/") else Path("~/.cache").expanduser()) / "outcrop"
@@ -30,7 +34,7 @@ def cache_folder() -> Path:
 
 @contextlib.contextmanager
 def work_folder(cache: Path) -> Iterator[Path]:
-    """Create a folder in `cache`, or in the system's temporary folder, and remove it on exit."""
+    """Yield a new folder in `cache`/work, or else in the system's temporary folder; remove it on exit."""
     try:
         folder, lock = _create_folder(cache / "work")
     except OSError:
@@ -43,7 +47,10 @@ def work_folder(cache: Path) -> Iterator[Path]:
 
 
 def _create_folder(parent: Path) -> tuple[Path, int]:
-    """Create and lock a folder in `parent`; return it and the file descriptor of its lock."""
+    """Create and lock a folder in `parent`; return it and the file descriptor of its lock.
+
+    `parent` is created if it is missing. Abandoned folders in it are removed.
+    """
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_abandoned_folders(parent)
     while True:
@@ -56,9 +63,10 @@ def _create_folder(parent: Path) -> tuple[Path, int]:
 
 
 def _own_temporary_folder() -> Path:
-    """Return this user's folder in the system's temporary folder; raise if another user can write to it.
+    """Return this user's folder in the system's temporary folder, which is created if it is missing.
 
-    Who can write to a repository can make git run programs.
+    Raise OperatorError if another user can write to it: who can write to a repository can make git run
+    programs.
     """
     folder = Path(tempfile.gettempdir()) / f"outcrop-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
@@ -93,7 +101,7 @@ def remove_abandoned_folders(parent: Path) -> None:
 
 
 def _is_old(folder: Path) -> bool:
-    """Whether the folder was last changed more than _MAX_UNLOCKED_SECONDS ago."""
+    """Whether the folder was last changed more than _MAX_UNLOCKED_SECONDS ago; False if it is gone."""
     import time  # noqa: PLC0415
 
     try:

@@ -47,7 +47,12 @@ _T = TypeVar("_T")
 
 
 class GitHub:
-    """A GitHub host, used with one token or none. A few tasks may share an instance."""
+    """A GitHub host, used with one token or none. A few tasks may share an instance.
+
+    `base_url` is the address of the API. `etags` caches responses. `on_wait` is called before each wait for a
+    rate limit; a wait of more than `max_wait` seconds is an error instead. All methods that send requests
+    raise GitHubError if a request fails or a response is malformed.
+    """
 
     def __init__(
         self,
@@ -67,7 +72,10 @@ class GitHub:
         self._login: str | None = None
 
     async def repositories(self, owner: str) -> AsyncIterator[HostedRepository]:
-        """Yield all repositories of an organisation or user, private ones if the token may see them."""
+        """Yield all repositories of the organisation or user `owner`, private ones if the token may see them.
+
+        Raise BadInputError if `owner` is not a valid name, and GitHubError if a request fails.
+        """
         user = await self._api.get(f"/users/{_checked(_OWNER, owner)}")
         login = _matching(user, "login", _OWNER)
         if _field(user, "type", str) == "Organization":
@@ -81,35 +89,39 @@ class GitHub:
             yield await self._hosted_repository(raw)
 
     async def repository(self, full_name: str) -> HostedRepository:
-        """Return a repository by its name or a former name."""
+        """Return the repository with this OWNER/NAME, which may be a former name of it.
+
+        Raise BadInputError if the name is not valid, and GitHubError if it cannot be read.
+        """
         return await self._hosted_repository(await self._api.get(f"/repos/{_checked(_FULL_NAME, full_name)}"))
 
     async def repository_by_id(self, id: int) -> HostedRepository:  # noqa: A002
-        """Return a repository by its number, which stays the same when it is renamed."""
+        """Return the repository with this number of GitHub, which stays the same when it is renamed."""
         return await self._hosted_repository(await self._api.get(f"/repositories/{id:d}"))
 
     async def gists(self, user: str) -> AsyncIterator[HostedGist]:
-        """Yield a user's gists; the secret ones only if the token belongs to that user."""
+        """Yield the gists of this user; the secret ones only if the token belongs to that user."""
         name = _checked(_OWNER, user)
         path = "/gists" if await self._is_token_of(name) else f"/users/{name}/gists"
         async for raw in self._api.pages(f"{path}?per_page={PER_PAGE}"):
             yield _parse_gist(raw)
 
     async def gist(self, id: str) -> HostedGist:  # noqa: A002
-        """Return a gist by its id."""
+        """Return the gist with this id; raise BadInputError if the id is not valid."""
         return _parse_gist(await self._api.get(f"/gists/{_checked(_GIST_ID, id)}"))
 
     async def commit(self, full_name: str, sha: str) -> HostedCommit:
-        """Return a commit of a repository by its id or the beginning of it."""
+        """Return a commit of the repository OWNER/NAME; `sha` is its id or the first digits of it."""
         raw = await self._api.get(_commit_path(full_name, sha))
         return HostedCommit(
             _matching(raw, "sha", _SHA), await self.repository(full_name), _https_url(raw, "html_url")
         )
 
     async def commit_is_gone(self, full_name: str, sha: str) -> bool | None:
-        """Whether the host no longer serves a commit; None if that is unknown.
+        """Whether the host no longer serves the commit `sha` of the repository OWNER/NAME; None if unknown.
 
-        It is unknown if the repository itself cannot be read: it then answers 404 for every commit.
+        It is unknown if a request fails, or if the repository itself cannot be read: the host then answers
+        404 for every commit.
         """
         commit, repository = _commit_path(full_name, sha), f"/repos/{_checked(_FULL_NAME, full_name)}"
         with suppress(GitHubError):
@@ -124,14 +136,17 @@ class GitHub:
         return None
 
     def is_own_host(self, clone_url: str) -> bool:
-        """Whether a repository with this clone URL is on the host that the token is for."""
+        """Whether a repository with this clone URL is on the host of this API, which the token is for."""
         own = self._api.host
         if own == "api.github.com" or (own.startswith("api.") and own.endswith(".ghe.com")):
             own = own.removeprefix("api.")
         return origin(clone_url) == ("https", own)
 
     async def _is_token_of(self, login: str) -> bool:
-        """Whether the token belongs to this user. The token of an app belongs to nobody."""
+        """Whether the token belongs to the user `login`; False without a token or with the token of an app.
+
+        The first call asks the host for the user of the token.
+        """
         if self._token is None:
             return False
         if self._login is None:
@@ -145,7 +160,10 @@ class GitHub:
         return self._login == login.lower()
 
     async def _hosted_repository(self, raw: Any) -> HostedRepository:
-        """Parse a repository, and ask the host for a commit if its size leaves open whether it is empty."""
+        """Build a repository from the decoded JSON of the API.
+
+        If its size leaves open whether it is empty, ask the host for its commits.
+        """
         repository = _parse_repository(raw)
         if _field(raw, "size", int) or repository.empty:
             return repository
@@ -157,7 +175,7 @@ class GitHub:
 
 
 def _parse_repository(raw: Any) -> HostedRepository:
-    """Build a repository from a decoded response; raise GitHubError if a field is missing or malformed."""
+    """Build a repository from decoded JSON; raise GitHubError if a field is missing or malformed."""
     pushed_at, visibility = _optional_text(raw, "pushed_at"), _optional_text(raw, "visibility")
     if visibility is None:  # older servers have `private` only
         visibility = "private" if _field(raw, "private", bool) else "public"
@@ -177,7 +195,7 @@ def _parse_repository(raw: Any) -> HostedRepository:
 
 
 def _parse_gist(raw: Any) -> HostedGist:
-    """Build a gist from a decoded response; raise GitHubError if a field is missing or malformed."""
+    """Build a gist from decoded JSON; raise GitHubError if a field is missing or malformed."""
     owner = raw.get("owner") if isinstance(raw, dict) else None  # old anonymous gists have none
     return HostedGist(
         id=_matching(raw, "id", _GIST_ID),
@@ -190,7 +208,7 @@ def _parse_gist(raw: Any) -> HostedGist:
 
 
 def _field(raw: Any, name: str, kind: type[_T]) -> _T:
-    """Return a field of this type from a decoded object; raise GitHubError if there is none."""
+    """Return the field `name` of decoded JSON; raise GitHubError if it is missing or not a `kind`."""
     value = raw.get(name) if isinstance(raw, dict) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise _missing_field(name)
@@ -198,12 +216,12 @@ def _field(raw: Any, name: str, kind: type[_T]) -> _T:
 
 
 def _optional_text(raw: Any, name: str) -> str | None:
-    """Return a text field, or None if it is missing or null."""
+    """Return the text field `name`, or None if it is missing or null; raise GitHubError for another type."""
     return _field(raw, name, str) if isinstance(raw, dict) and raw.get(name) is not None else None
 
 
 def _matching(raw: Any, name: str, pattern: re.Pattern[str]) -> str:
-    """Return a text field that the whole pattern matches; raise GitHubError otherwise."""
+    """Return the text in the field `name`; raise GitHubError unless the pattern matches all of it."""
     value = _field(raw, name, str)
     if not pattern.fullmatch(value):
         raise _missing_field(name)
@@ -211,7 +229,10 @@ def _matching(raw: Any, name: str, pattern: re.Pattern[str]) -> str:
 
 
 def _https_url(raw: Any, name: str) -> str:
-    """Return an https URL field without user name, which is safe to clone from and to link to."""
+    """Return the https URL in the field `name`, which is safe to clone from and to link to.
+
+    Raise GitHubError if it is not https, or has a user name or characters that cannot be printed.
+    """
     value = _field(raw, name, str)
     scheme, host = origin(value)
     if scheme != "https" or not host or "@" in host or not value.isprintable():
@@ -225,12 +246,19 @@ def _missing_field(name: str) -> GitHubError:
 
 
 def _commit_path(full_name: str, sha: str) -> str:
-    """Return the API path of a commit with at most one of its files, since the files are not used."""
+    """Return the API path of the commit `sha` of the repository OWNER/NAME.
+
+    It requests at most one of the commit's files, since the files are not used. Raise BadInputError if an
+    argument is not valid.
+    """
     return f"/repos/{_checked(_FULL_NAME, full_name)}/commits/{_checked(_SHA, sha)}?per_page=1"
 
 
 def _checked(pattern: re.Pattern[str], text: str) -> str:
-    """Return user input quoted for a URL path; raise BadInputError if the pattern does not match it."""
+    """Return user input quoted for a URL path; raise BadInputError unless the pattern matches all of it.
+
+    The pattern must be a key of _DESCRIPTIONS, which has the text for the error.
+    """
     if not pattern.fullmatch(text):
         raise BadInputError(f"{one_line(text[:200])}: is not {_DESCRIPTIONS[pattern]}")
     return quote(text, safe="/")

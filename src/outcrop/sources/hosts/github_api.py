@@ -58,7 +58,10 @@ _USED_FIELDS = {
 
 
 class GitHubError(Exception):
-    """A request failed. `message` is one line for users and never contains the token."""
+    """A request failed. `message` is one line for users and never contains the token.
+
+    `kind` is the reason in a form that callers can compare.
+    """
 
     def __init__(self, kind: GitHubErrorKind, message: str) -> None:
         super().__init__(message)
@@ -70,14 +73,18 @@ class EtagCache(Protocol):
     """Responses of earlier runs by key. GitHub does not count a request whose response has not changed."""
 
     async def get(self, key: str) -> tuple[str, bytes] | None:
-        """Return the ETag and the cached body, or None."""
+        """Return the ETag and the body that were stored for this key, or None."""
 
     async def put(self, key: str, etag: str, body: bytes) -> None:
-        """Store a response body with its ETag."""
+        """Store a response body with its ETag for this key."""
 
 
 class RateLimit:
-    """The rate limit of one token at one host. All tasks that share the token wait here."""
+    """The rate limit of one token at one host. All tasks that share the token wait here.
+
+    `on_wait` is called with the seconds and the reason before each wait. A wait of more than `max_wait`
+    seconds is an error instead.
+    """
 
     def __init__(self, host: str, on_wait: OnWait, max_wait: float, sleep: Sleep, clock: Clock) -> None:
         self._host = host
@@ -105,12 +112,12 @@ class RateLimit:
                     self._blocked_until = 0.0
 
     async def pause(self, seconds: float, reason: str) -> None:
-        """Report the wait to `on_wait`, then sleep."""
+        """Call `on_wait` with the seconds and the reason, then sleep for so long."""
         self._on_wait(seconds, reason)
         await self._sleep(seconds)
 
     def record(self, response: HttpResponse) -> None:
-        """Block further requests if this response has used up the limit."""
+        """Block further requests until the limit is reset, if this response says that it is used up."""
         reset = _header_number(response, "X-RateLimit-Reset")
         if _header_number(response, "X-RateLimit-Remaining") == 0 and reset is not None:
             # Compare with the host's clock: our own may be wrong by more than the wait.
@@ -146,7 +153,7 @@ class RateLimit:
         return True
 
     def _block(self, seconds: float, reason: str) -> None:
-        """Block requests for this long, unless they are blocked for longer already."""
+        """Block requests for so many seconds, for this reason, unless they are blocked for longer already."""
         until = self._clock() + seconds
         if until > self._blocked_until:
             self._blocked_until, self._reason = until, reason
@@ -162,7 +169,11 @@ class _Page:
 
 
 class GitHubApi:
-    """Get resources from the API of one host, with one token or none."""
+    """Get resources from the API of one host, with one token or none.
+
+    `base_url` is the address of the API; paths are appended to it. Raise OperatorError if the token may not
+    be sent to it. `etags` caches responses, and `limit` makes requests wait.
+    """
 
     def __init__(
         self, http: HttpClient, base_url: str, token: Secret | None, etags: EtagCache | None, limit: RateLimit
@@ -182,17 +193,21 @@ class GitHubApi:
         self._limit = limit
 
     async def get(self, path: str) -> Any:
-        """Return the decoded JSON of one resource, reduced to the fields that are used."""
+        """Return the decoded JSON of the resource at `path`, reduced to the fields that are used.
+
+        Raise GitHubError if the request fails or the response is not a JSON object or list.
+        """
         return (await self._get_page(self._base + path)).value
 
     async def status(self, path: str) -> int:
-        """Return only the HTTP status of a resource."""
+        """Return only the HTTP status for `path`; raise GitHubError if the host cannot be reached."""
         return (await self._request(self._base + path)).status
 
     async def pages(self, path: str) -> AsyncIterator[Any]:
-        """Yield the items of all pages of a list, each id once.
+        """Yield the items of all pages of the list at `path`, each id once.
 
-        An item appears on two pages if something is created or deleted between the requests.
+        An item appears on two pages if something is created or deleted between the requests. Raise
+        GitHubError if a request fails, a page is not a list, or the pages do not end.
         """
         url: str | None = self._base + path
         requested: set[str] = set()
@@ -212,7 +227,10 @@ class GitHubApi:
             url = page.next
 
     async def _get_page(self, url: str) -> _Page:
-        """Get one URL, from the cache if the host answers that it has not changed."""
+        """Get one URL, from the cache if the host answers that it is unchanged; cache a new response.
+
+        Raise GitHubError for a failure status, and for a body that is not a complete JSON object or list.
+        """
         key = f"{self._cache_prefix} {url}"
         cached = await self._read_cache(key)
         response = await self._request(url, cached.etag if cached else None)
@@ -235,7 +253,7 @@ class GitHubApi:
         return page
 
     async def _read_cache(self, key: str) -> _Page | None:
-        """Return the cached page, or None if there is none or another version wrote it."""
+        """Return the cached page with this key; None if there is none or another version wrote it."""
         cached = await self._etags.get(key) if self._etags else None
         if cached is None:
             return None
@@ -246,7 +264,12 @@ class GitHubApi:
             return None
 
     async def _request(self, url: str, etag: str | None = None) -> HttpResponse:
-        """Send a GET request; wait for rate limits, and retry failures of the connection or the server."""
+        """Send a GET request; wait for rate limits, and retry failures of the connection or the server.
+
+        With an `etag` the host answers 304 if the response has not changed. Return the response, also with a
+        failure status below 500. Raise GitHubError if the retries are used up, a wait is too long, or the URL
+        is of another host.
+        """
         if not self._is_same_host(url):
             raise GitHubError("malformed", f"{self.host}: the next page is at another host")
         headers = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
@@ -275,7 +298,7 @@ class GitHubApi:
             retries += 1
 
     def _error_from(self, response: HttpResponse) -> GitHubError:
-        """Return the error for a response with a failure status, with the reason that the host gave."""
+        """Return the error for a response with a failure status and the reason in it; mask the token."""
         if "Location" in response.headers:
             return GitHubError("malformed", f"{self.host}: the response redirects to another host")
         value = _parse_json(response)
@@ -292,7 +315,10 @@ class GitHubApi:
 
 
 def origin(url: str) -> tuple[str, str]:
-    """Return scheme and host (with the port if there is one), or two empty strings for a malformed URL."""
+    """Return scheme and host of a URL, with the port if it has one; two empty strings if it is malformed.
+
+    A user name and password in the URL are part of the host here.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -301,7 +327,10 @@ def origin(url: str) -> tuple[str, str]:
 
 
 def _may_send_token(url: str) -> bool:
-    """Whether a token may be sent to this API: over TLS, or to this machine."""
+    """Whether a token may be sent to the API at `url`: over https, or over http to this machine.
+
+    The URL must have no user name, query or fragment.
+    """
     scheme, host = origin(url)
     if not host or any(sign in url for sign in "@?#"):
         return False
@@ -315,7 +344,7 @@ def _printable_url(url: str) -> str:
 
 
 def _parse_json(response: HttpResponse) -> Any:
-    """Decode the body, or return None if it is not JSON or was cut off."""
+    """Return the decoded body of a response; None if it is not JSON or was cut off."""
     try:
         return None if response.truncated else orjson.loads(response.body)
     except orjson.JSONDecodeError:
@@ -323,7 +352,11 @@ def _parse_json(response: HttpResponse) -> Any:
 
 
 def _keep_used_fields(value: Any) -> Any:
-    """Reduce a decoded resource, or each resource of a list, to _USED_FIELDS and those of its owner."""
+    """Reduce a decoded resource, or each resource of a list, to _USED_FIELDS; an owner in it likewise.
+
+    Fields whose value is an object or a list are dropped, except `owner`. Items of a list that are not
+    objects become None.
+    """
     if isinstance(value, list):
         return [_keep_used_fields(item) if isinstance(item, dict) else None for item in value]
     owner = value.get("owner")
@@ -331,7 +364,7 @@ def _keep_used_fields(value: Any) -> Any:
 
 
 def _scalar_fields(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields in _USED_FIELDS whose value is neither an object nor a list."""
+    """Return the fields of `raw` that are in _USED_FIELDS and whose value is no object and no list."""
     return {
         name: value
         for name, value in raw.items()
@@ -340,13 +373,16 @@ def _scalar_fields(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _next_url(response: HttpResponse) -> str | None:
-    """Return the URL of the next page from the Link header."""
+    """Return the URL of the next page from the Link header; None if there is no next page."""
     match = _NEXT_LINK.search(response.headers.get("Link", ""))
     return urljoin(response.url, match[1]) if match else None
 
 
 def _url_after_full_page(url: str, value: Any) -> str | None:
-    """Return the URL of the page after `url` if that one is full, else None."""
+    """Return the URL of the page after `url` if that page is full, else None.
+
+    `value` is the decoded page at `url`. It is full if it is a list of PER_PAGE items.
+    """
     if not isinstance(value, list) or len(value) < PER_PAGE:
         return None
     parts = urlsplit(url)
@@ -355,7 +391,7 @@ def _url_after_full_page(url: str, value: Any) -> str | None:
 
 
 def _header_number(response: HttpResponse, name: str) -> int | None:
-    """Return the header as a number, or None if it is missing or not a number."""
+    """Return the header `name` as a number, or None if it is missing or not a number."""
     text = response.headers.get(name, "")
     return int(text) if _HEADER_NUMBER.fullmatch(text) else None
 

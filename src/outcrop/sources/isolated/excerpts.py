@@ -20,7 +20,10 @@ _MAX_FILE_BYTES = 32 << 20  # larger files have no excerpts: a file is held in m
 
 
 def add_blob_excerpts(located: list[LocatedHit], repository: Repository, ruleset: RuleSet) -> None:
-    """Set the excerpt of each hit from its oldest blob, which its line number belongs to."""
+    """Set the excerpt of each hit from its oldest blob, which its line number belongs to.
+
+    Hits without a blob, and in blobs larger than _MAX_FILE_BYTES or unreadable, get none.
+    """
     by_blob: dict[bytes, list[LocatedHit]] = {}
     for place in located:
         if place.first_blob is not None:
@@ -35,7 +38,10 @@ def add_blob_excerpts(located: list[LocatedHit], repository: Repository, ruleset
 
 
 def add_file_excerpts(located: list[LocatedHit], root: Path, ruleset: RuleSet) -> None:
-    """Set the excerpt of each hit from its file in the folder `root`, or from `root` if that is a file."""
+    """Set the excerpt of each hit from its file in the folder `root`, or from `root` if that is a file.
+
+    Hits in files that are larger than _MAX_FILE_BYTES, gone or unreadable get none.
+    """
     base = os.fsencode(root if root.is_dir() else root.parent)
     by_file: dict[bytes, list[LocatedHit]] = {}
     for place in located:
@@ -53,14 +59,14 @@ def add_file_excerpts(located: list[LocatedHit], root: Path, ruleset: RuleSet) -
 
 
 def _set_excerpts(ruleset: RuleSet, content: bytes, located: list[LocatedHit]) -> None:
-    """Set the excerpts of the hits of one file."""
+    """Set the excerpts of the hits in one file with this content."""
     excerpts = excerpts_of_file(ruleset, content, [(place.path or b"", place.hit) for place in located])
     for place, excerpt in zip(located, excerpts, strict=True):
         place.excerpt = excerpt
 
 
 def _read_file(path: bytes) -> bytes | None:
-    """Read a file; None if it is too large, or was removed or replaced since it was scanned."""
+    """Return the content of a file; None if it is larger than _MAX_FILE_BYTES or cannot be read any more."""
     try:
         with files.open_regular_file(path) as file:
             content = file.read(_MAX_FILE_BYTES + 1)

@@ -37,7 +37,11 @@ _PARENT_CHECK_INTERVAL = 0.5  # seconds
 
 
 class ProcessPool:
-    """Up to `size` child processes that run jobs. A child that dies is replaced, and its job fails."""
+    """Up to `size` child processes that run jobs. A child that dies is replaced, and its job fails.
+
+    `rules` are the rule files, and `ruleset` the rules loaded from them. `egress` has the network rules for
+    the children, and `cache` is their folder for compiled rules and temporary clones.
+    """
 
     def __init__(
         self, size: int, rules: Sequence[Path], ruleset: RuleSet, egress: Egress, cache: Path
@@ -51,7 +55,11 @@ class ProcessPool:
         self._children: set[_ChildProcess] = set()
 
     async def run(self, job: RepositoryJob, on_progress: JobProgressCallback) -> JobResult:
-        """Run a job in a free child and return its result; raise OperatorError if it fails."""
+        """Run a job in a free child, wait for one if all are busy, and return the result.
+
+        `on_progress` is called with blobs, bytes and commits. Raise OperatorError if the job fails or the
+        child dies. If this task is cancelled, the child is killed.
+        """
         child = await self._free.get()
         try:
             if child is not None and not child.is_alive:  # killed while idle, perhaps for lack of memory
@@ -87,7 +95,7 @@ class ProcessPool:
 async def open_process_pool(
     size: int, rules: Sequence[Path], ruleset: RuleSet, egress: Egress, cache: Path
 ) -> AsyncIterator[ProcessPool]:
-    """Create a pool, and kill its processes on exit."""
+    """Yield a ProcessPool with these arguments, and kill its processes on exit."""
     pool = ProcessPool(size, rules, ruleset, egress, cache)
     try:
         yield pool
@@ -128,7 +136,10 @@ class _ChildProcess:
         child_pipe.close()
 
     async def run(self, job: RepositoryJob, on_progress: JobProgressCallback) -> SerializedJobResult:
-        """Send the job, report its progress, and return its result; raise OperatorError if it failed."""
+        """Send the job, call `on_progress`, and return the serialized result.
+
+        Raise OperatorError if the job failed, and EOFError or OSError if the child has ended.
+        """
         await asyncio.to_thread(self._pipe.send, job)
         while True:
             kind, value = await asyncio.to_thread(self._pipe.recv)
@@ -154,7 +165,7 @@ class _ChildProcess:
 
 
 def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
-    """Run jobs from the pipe until it is closed or the parent ends: the main function of a child."""
+    """Run jobs from the pipe until it is closed or the process `parent` ends: the main code of a child."""
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     ruleset = load_cached(config.cache, config.version) or load_ruleset(config.rules, cache=config.cache)
     while True:
@@ -165,7 +176,7 @@ def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
         last_sent = 0.0
 
         def send_progress(*figures: int) -> None:
-            """Send blobs, bytes and commits to the parent, at most once in _PROGRESS_INTERVAL."""
+            """Send (blobs, bytes, commits) to the parent, at most once in _PROGRESS_INTERVAL."""
             nonlocal last_sent
             if time.monotonic() - last_sent > _PROGRESS_INTERVAL:
                 last_sent = time.monotonic()
@@ -183,7 +194,7 @@ def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
 
 
 def _exit_with_parent(parent: int) -> None:
-    """Wait until the parent process ends, then kill this process with all processes that it started."""
+    """Wait until the process `parent` ends, then kill this process with all processes that it started."""
     while os.getppid() == parent:
         time.sleep(_PARENT_CHECK_INTERVAL)
     for child in _child_pids(os.getpid()):

@@ -65,10 +65,14 @@ JobProgressCallback = Callable[[int, int, int], None]  # called with blobs, byte
 def run_job(
     job: RepositoryJob, ruleset: RuleSet, egress: Egress, work: Path, on_progress: JobProgressCallback
 ) -> JobResult:
-    """Clone the repository of a job into a temporary folder in `work`, and scan it."""
+    """Clone the repository of a job into a temporary folder in `work`, and scan it; or scan its local folder.
+
+    `on_progress` is called with blobs, bytes and commits. Nothing is cloned if the refs still have the known
+    digest. Raise OperatorError if the repository cannot be cloned or opened.
+    """
 
     def progress(outcome: ScanOutcome) -> None:
-        """Report the counters of the scan so far."""
+        """Call `on_progress` with the counters of the scan so far."""
         on_progress(outcome.files, outcome.size, outcome.commits)
 
     if job.folder and not find_git_folder(job.folder):
@@ -97,7 +101,10 @@ def run_job(
 
 
 def _open_repository(job: RepositoryJob, folder: Path, egress: Egress) -> Repository:
-    """Open the local repository of a job, or clone the remote one into `folder`."""
+    """Open the local repository of a job, or clone the remote one (or fetch its one commit) into `folder`.
+
+    Raise OperatorError if the local repository no longer exists, or git fails.
+    """
     if job.remote is None:
         git_folder = find_git_folder(job.folder or Path())
         if git_folder is None:
@@ -109,7 +116,7 @@ def _open_repository(job: RepositoryJob, folder: Path, egress: Egress) -> Reposi
 
 
 def _scan_files(job: RepositoryJob, root: Path, ruleset: RuleSet, progress: ProgressCallback) -> JobResult:
-    """Scan a folder that is not a repository, or a single file."""
+    """Scan `root`, a folder that is not a repository or a single file; check the known secrets of the job."""
     folder = files.FolderScan(root, ruleset, Confidence.MEDIUM, job.processes, lambda _: False)
     result = _job_result(files.scan_folder(folder, progress))
     add_file_excerpts(result.located, root, ruleset)
@@ -122,7 +129,10 @@ def _scan_files(job: RepositoryJob, root: Path, ruleset: RuleSet, progress: Prog
 
 
 def _is_in_file(root: Path, known: KnownSecret, ruleset: RuleSet) -> bool:
-    """Whether the file of a known secret still contains its value; True if that is unknown."""
+    """Whether the file of a known secret in the folder `root` still contains its value; True if unknown.
+
+    The file may be an archive around the path of the secret.
+    """
     return any(
         _file_contains(root / os.fsdecode(path), known.value, ruleset)
         for path in list_containing_files(known.path)
@@ -130,7 +140,11 @@ def _is_in_file(root: Path, known: KnownSecret, ruleset: RuleSet) -> bool:
 
 
 def _file_contains(path: Path, value: str | None, ruleset: RuleSet) -> bool:
-    """Whether the file contains the value; True if the file cannot be read or `value` is not stored."""
+    """Whether the file contains the value; False if there is no such file.
+
+    True if that is unknown: the file cannot be read or is too large, or `value` is None because it is not
+    stored.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(_MAX_CHECKED_BYTES + 1)
@@ -142,19 +156,19 @@ def _file_contains(path: Path, value: str | None, ruleset: RuleSet) -> bool:
 
 
 def _pack_bytes(repository: Repository) -> int:
-    """Return the total size of the repository's packs."""
+    """Return the total size of the repository's packs in bytes."""
     return sum(
         pack.stat().st_size for folder in repository.objects for pack in (folder / "pack").glob("*.pack")
     )
 
 
 def _refs_digest(refs: dict[bytes, bytes]) -> str:
-    """Return a digest of all refs and the objects that they point to."""
+    """Return a digest of `refs`, which maps names to object ids."""
     return hashlib.sha256(b"".join(b"%s %s\n" % entry for entry in sorted(refs.items()))).hexdigest()
 
 
 def _job_result(outcome: ScanOutcome) -> JobResult:
-    """Return the outcome of a scan as a JobResult, without the hits that no ref reaches."""
+    """Return hits, gaps and counters of a scan as a JobResult, without the hits that no ref reaches."""
     located = [place for place in outcome.located if not place.unreachable]
     return JobResult(located, outcome.gaps, outcome.files, outcome.size, outcome.commits)
 
@@ -178,7 +192,10 @@ def serialize_job_result(result: JobResult) -> SerializedJobResult:
 
 
 def deserialize_job_result(serialized: SerializedJobResult, ruleset: RuleSet) -> JobResult:
-    """Restore the result that `serialize_job_result` converted."""
+    """Restore the result that `serialize_job_result` converted; the hits refer to the rules of `ruleset`.
+
+    `first_blob`, `tip_blob` and some other fields of the hits have their defaults.
+    """
     serialized_hits, places, result = serialized
     hits = deserialize_result(serialized_hits, ruleset.rules).hits
     for (_, hit), (path, origin, at_tip, current_line, blobs, excerpt) in zip(hits, places, strict=True):
