@@ -976,7 +976,7 @@ def test_where_a_body_that_cannot_be_parsed_is_refused_nothing_is_changed(fresh:
     before = fresh.rows()
     answer = fresh.send(head.encode() + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n" + chunk)
     assert answer.status in {200, 400}  # ignored like any other body, or refused
-    time.sleep(0.2)  # a request that was let in goes on after its connection is closed
+    time.sleep(0.2)  # an admitted request goes on after its connection is closed
     assert ("unchanged" if fresh.rows() == before else "changed") == {200: "changed", 400: "unchanged"}[
         answer.status
     ]

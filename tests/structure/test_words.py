@@ -15,7 +15,7 @@ from tests.structure.readability import (
 
 ROOT = Path(__file__).parents[2]
 SOURCE = python_files(ROOT / "src")
-TOOLS = sorted(path for path in (ROOT / "tools").iterdir() if "python" in path.open().readline())
+TOOLS = sorted(path for path in (ROOT / "tools").iterdir() if "python" in path.read_text().partition("\n")[0])
 EXEMPT_FROM_MAX_MODULES = {"cli", "rules"}  # one module per group of commands; one file per issuer
 
 
