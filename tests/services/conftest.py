@@ -6,10 +6,10 @@ import pytest
 
 from outcrop.domain.account import Account
 from outcrop.store.keyring import Keyring
-from tests.support.members import nobody_has_tried
+from tests.support.members import no_failed_sign_ins
 from tests.support.pipeline import Pipeline, open_pipeline
 
-__all__ = ["nobody_has_tried"]
+__all__ = ["no_failed_sign_ins"]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What an import makes of lines that speak of the same finding, and of raw credentials."""
+"""Test imports of lines about the same finding, and of raw credentials."""
 
 from uuid import UUID, uuid4
 
@@ -13,8 +13,8 @@ from tests.support.factories import make_line
 SECRET = "made-up-" + "Zk4" * 8
 
 
-def anywhere(backend: Backend, text: str) -> list[str]:
-    """Every table that holds the text in any column."""
+def tables_with_text(backend: Backend, text: str) -> list[str]:
+    """Return the tables that contain the text in any column."""
     tables = [
         row[0]
         for row in backend.sql(
@@ -28,8 +28,8 @@ def anywhere(backend: Backend, text: str) -> list[str]:
     ]
 
 
-def without_id(**given: object) -> dict[str, object]:
-    line = make_line(**given)
+def make_line_without_id(**fields: object) -> dict[str, object]:
+    line = make_line(**fields)
     del line["id"]
     return line
 
@@ -38,13 +38,13 @@ def test_a_raw_credential_is_stored_encrypted_and_nowhere_else(backend: Backend)
     tenant = backend.tenant()
     line = make_line(secret=SECRET, source_url=f"https://x.example/?k={SECRET}", file_path=f"a/{SECRET}.txt")
     backend.import_(tenant.account, line)
-    assert anywhere(backend, SECRET) == []
+    assert tables_with_text(backend, SECRET) == []
     (box,) = backend.sql("SELECT secret_box FROM findings WHERE id = %s", line["id"])[0]
-    opened = backend.keys.open(box, tenant.account.id, UUID(line["id"]), mask_all=False)
-    assert reveal(opened) == SECRET
+    credential = backend.keys.open(box, tenant.account.id, UUID(line["id"]), mask_all=False)
+    assert reveal(credential) == SECRET
 
 
-def test_a_box_opens_for_its_own_finding_only(backend: Backend) -> None:
+def test_a_credential_can_be_decrypted_for_its_own_finding_only(backend: Backend) -> None:
     tenant = backend.tenant()
     line = make_line(secret=SECRET)
     backend.import_(tenant.account, line)
@@ -55,11 +55,12 @@ def test_a_box_opens_for_its_own_finding_only(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_lines_without_id_at_one_place_are_one_finding_that_keeps_its_credential(
-    backend: Backend, *, together: bool
-) -> None:
+def test_lines_without_id_at_one_place_are_one_finding(backend: Backend, *, together: bool) -> None:
     tenant = backend.tenant()
-    lines = [without_id(secret=SECRET, line_number=1), without_id(secret=SECRET, line_number=2)]
+    lines = [
+        make_line_without_id(secret=SECRET, line_number=1),
+        make_line_without_id(secret=SECRET, line_number=2),
+    ]
     if together:
         backend.import_(tenant.account, *lines)
     else:
@@ -69,15 +70,13 @@ def test_lines_without_id_at_one_place_are_one_finding_that_keeps_its_credential
     assert found["line_number"] == 2
     assert backend.sql("SELECT secret_box IS NOT NULL FROM findings WHERE id = %s", found["id"]) == [(True,)]
     assert tenant.post(f"/findings/{found['id']}/resolve", note=f"was {SECRET}").status_code == 200, (
-        "its box still opens"
+        "the credential can still be decrypted"
     )
     assert SECRET not in tenant.finding(found["id"])["resolution_note"]
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_the_same_id_again_without_the_credential_keeps_it_and_masks_by_it(
-    backend: Backend, *, together: bool
-) -> None:
+def test_a_second_line_without_the_credential_keeps_and_masks_it(backend: Backend, *, together: bool) -> None:
     tenant = backend.tenant()
     first = make_line(secret=SECRET, first_seen_at="2020-01-01T00:00:00Z")
     second = make_line(id=first["id"], source_url=f"https://x.example/?k={SECRET}")
@@ -95,7 +94,7 @@ def test_the_same_id_again_without_the_credential_keeps_it_and_masks_by_it(
     ) == [(True, True)]
 
 
-def test_another_id_for_the_same_credential_at_the_same_place_is_refused_by_its_line(
+def test_two_ids_for_one_credential_at_one_place_are_refused_with_the_line(
     backend: Backend,
 ) -> None:
     tenant = backend.tenant()
@@ -110,16 +109,16 @@ def test_another_id_for_the_same_credential_at_the_same_place_is_refused_by_its_
     assert tenant.get("/findings").json()["meta"]["total"] == 2
 
 
-def test_one_id_in_two_accounts_is_two_findings(backend: Backend) -> None:
-    one, other = backend.tenant(), backend.tenant()
+def test_the_same_id_in_two_accounts_is_two_findings(backend: Backend) -> None:
+    tenant, other = backend.tenant(), backend.tenant()
     line = make_line(secret=SECRET)
-    backend.import_(one.account, line)
+    backend.import_(tenant.account, line)
     backend.import_(other.account, line | {"line_number": 99})
-    assert one.finding(line["id"])["line_number"] == 12
+    assert tenant.finding(line["id"])["line_number"] == 12
     assert other.finding(line["id"])["line_number"] == 99
 
 
-def test_everything_has_a_default(backend: Backend) -> None:
+def test_every_field_has_a_default(backend: Backend) -> None:
     tenant = backend.tenant()
     backend.import_(tenant.account, {})
     (found,) = tenant.get("/findings").json()["data"]
@@ -138,7 +137,7 @@ def test_everything_has_a_default(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("kind", ["object", "list"])
-def test_a_detail_that_is_nested_too_deeply_is_refused_by_its_line(backend: Backend, kind: str) -> None:
+def test_a_detail_nested_too_deeply_is_refused_with_the_line(backend: Backend, kind: str) -> None:
     def nested(levels: int) -> dict[str, object]:
         value: object = 1
         for _ in range(levels - 1):
@@ -154,7 +153,7 @@ def test_a_detail_that_is_nested_too_deeply_is_refused_by_its_line(backend: Back
     assert found["validation_detail"]["a"] == nested(32)["a"]
 
 
-def test_an_import_sends_no_event_and_is_one_audit_line(backend: Backend) -> None:
+def test_an_import_sends_no_event_and_adds_one_audit_line(backend: Backend) -> None:
     tenant = backend.tenant()
     backend.import_(tenant.account, make_line(status="resolved"), make_line(status="false_positive"))
     assert backend.sql("SELECT count(*) FROM outbox WHERE account_id = %s", tenant.account.id) == [(0,)]

@@ -1,4 +1,4 @@
-"""What leaves an account as a file: all of it, once, masked, in forms that others read without harm."""
+"""Test exports: complete, masked, and safe to open in other programs."""
 
 import asyncio
 import csv
@@ -26,7 +26,7 @@ JO = "jo@example.com"
 SECRET = "made-up-" + "Xp9" * 8
 
 
-def exported(
+def export_account(
     backend: Backend, tenant: Tenant, format_: ExportFormat, query: FindingQuery | None = None
 ) -> bytes:
     async def write() -> bytes:
@@ -50,13 +50,13 @@ def lines(data: bytes) -> list[dict[str, Any]]:
     return [json.loads(line) for line in data.splitlines()]
 
 
-def many(count: int) -> list[dict[str, Any]]:
+def make_lines(count: int) -> list[dict[str, Any]]:
     rng = random.Random(9)
     cells = list(product(Status, Validation, SourceType))
-    made = []
+    imported = []
     for n in range(count):
         status, validation, source = cells[n % len(cells)]
-        made.append(
+        imported.append(
             make_line(
                 status=status,
                 validation_status=validation,
@@ -76,25 +76,25 @@ def many(count: int) -> list[dict[str, Any]]:
                 line_number=rng.choice([None, 7]),
             )
         )
-    return made
+    return imported
 
 
 @pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stretches so short that there are many."""
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the batches of an export so small that there are make_lines."""
     monkeypatch.setattr(export, "_BATCH_SIZE", 7)
 
 
-def test_an_import_of_an_export_gives_the_same_findings(backend: Backend, short: None) -> None:
+def test_importing_an_export_creates_the_same_findings(backend: Backend, small_batches: None) -> None:
     tenant, other = backend.tenant(), backend.tenant()
-    backend.import_(tenant.account, *many(130), make_line(secret=SECRET))
-    first = exported(backend, tenant, ExportFormat.JSONL)
+    backend.import_(tenant.account, *make_lines(130), make_line(secret=SECRET))
+    first = export_account(backend, tenant, ExportFormat.JSONL)
     assert len(lines(first)) == 131
     assert SECRET.encode() not in first
     for line in lines(first)[::40]:
         assert tenant.finding(line["id"]) == line
     backend.import_(other.account, *lines(first))
-    assert exported(backend, other, ExportFormat.JSONL) == first
+    assert export_account(backend, other, ExportFormat.JSONL) == first
 
 
 @pytest.mark.parametrize(
@@ -112,26 +112,30 @@ def test_an_import_of_an_export_gives_the_same_findings(backend: Backend, short:
     ],
     ids=str,
 )
-def test_the_filters_are_those_of_the_list(backend: Backend, query: FindingQuery, short: None) -> None:
-    tenant, neighbour = backend.tenant(), backend.tenant()
-    backend.import_(tenant.account, *many(150))
-    backend.import_(neighbour.account, *many(20))
+def test_an_export_has_the_same_filters_as_the_list(
+    backend: Backend, query: FindingQuery, small_batches: None
+) -> None:
+    tenant, other = backend.tenant(), backend.tenant()
+    backend.import_(tenant.account, *make_lines(150))
+    backend.import_(other.account, *make_lines(20))
     page = backend.run(
         lambda db: list_findings(db, tenant.account.id, replace(query, per_page=200)), transaction=False
     )
-    ids = [line["id"] for line in lines(exported(backend, tenant, ExportFormat.JSONL, query))]
+    ids = [line["id"] for line in lines(export_account(backend, tenant, ExportFormat.JSONL, query))]
     assert ids == sorted(str(finding.id) for finding in page.items)
     assert bool(ids) == (query.terms != ("%",))
 
 
-def test_no_cell_of_a_spreadsheet_is_a_formula(backend: Backend) -> None:
+def test_no_cell_of_a_csv_file_is_a_formula(backend: Backend) -> None:
     tenant = backend.tenant()
-    made = many(130)
-    backend.import_(tenant.account, *made)
-    rows = list(csv.DictReader(io.StringIO(exported(backend, tenant, ExportFormat.CSV).decode(), newline="")))
+    imported = make_lines(130)
+    backend.import_(tenant.account, *imported)
+    rows = list(
+        csv.DictReader(io.StringIO(export_account(backend, tenant, ExportFormat.CSV).decode(), newline=""))
+    )
     by_id = {row["id"]: row for row in rows}
     assert len(by_id) == len(rows) == 130
-    for line in made:
+    for line in imported:
         row = by_id[line["id"]]
         assert row["file_path"].removeprefix("'") == line["file_path"]
         assert (row["status"], float(row["composite_score"]), row["secret_type"]) == (
@@ -144,19 +148,19 @@ def test_no_cell_of_a_spreadsheet_is_a_formula(backend: Backend) -> None:
     assert any(row["file_path"].startswith("'=cmd") for row in rows)
 
 
-def test_sarif_is_valid_and_tells_what_is_closed(backend: Backend, short: None) -> None:
+def test_sarif_is_valid_and_marks_closed_findings(backend: Backend, small_batches: None) -> None:
     tenant = backend.tenant()
-    made = many(130)
-    backend.import_(tenant.account, *made, make_line(pattern={"name": "Other", "secret_type": "other"}))
-    log = json.loads(exported(backend, tenant, ExportFormat.SARIF))
+    imported = make_lines(130)
+    backend.import_(tenant.account, *imported, make_line(pattern={"name": "Other", "secret_type": "other"}))
+    log = json.loads(export_account(backend, tenant, ExportFormat.SARIF))
     VALIDATOR.validate(log)
     (run,) = log["runs"]
     rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
     assert sorted(rules) == ["aws", "other"]
     assert all(rules[result["ruleIndex"]] == result["ruleId"] for result in run["results"])
     results = {result["partialFingerprints"]["outcrop/finding/v1"]: result for result in run["results"]}
-    assert results.keys() >= {line["id"] for line in made}
-    for line in made:
+    assert results.keys() >= {line["id"] for line in imported}
+    for line in imported:
         result = results[line["id"]]
         assert result["rank"] == line["composite_score"]
         assert result["level"] == {"valid": "error", "invalid": "note"}.get(
@@ -167,8 +171,8 @@ def test_sarif_is_valid_and_tells_what_is_closed(backend: Backend, short: None) 
 
 
 @pytest.mark.parametrize("format_", ExportFormat)
-def test_an_empty_account_gives_an_empty_file_of_its_format(backend: Backend, format_: ExportFormat) -> None:
-    data = exported(backend, backend.tenant(), format_)
+def test_an_empty_account_exports_a_valid_empty_file(backend: Backend, format_: ExportFormat) -> None:
+    data = export_account(backend, backend.tenant(), format_)
     match format_:
         case ExportFormat.JSONL:
             assert data == b""
@@ -178,9 +182,9 @@ def test_an_empty_account_gives_an_empty_file_of_its_format(backend: Backend, fo
             VALIDATOR.validate(json.loads(data))
 
 
-def test_who_took_findings_along_is_in_the_audit_trail(backend: Backend) -> None:
+def test_an_export_adds_an_audit_line(backend: Backend) -> None:
     tenant = backend.tenant()
-    exported(backend, tenant, ExportFormat.CSV)
+    export_account(backend, tenant, ExportFormat.CSV)
     rows = backend.sql(
         "SELECT actor, target, detail FROM audit WHERE account_id = %s AND action = 'findings.export'",
         tenant.account.id,

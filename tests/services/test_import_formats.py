@@ -1,4 +1,4 @@
-"""Reports of other scanners become findings: told apart by themselves, in bounded memory, the first bad record named."""
+"""Test imports of other scanners' reports: detected formats, bounded memory, errors with the record."""
 
 import io
 import json
@@ -13,23 +13,40 @@ from outcrop.domain.secret import Secret
 from outcrop.services.exchange import ExportFormat, ImportFormat, ImportSummary, import_findings
 from outcrop.services.exchange.formats.repository_name import parse_repository_name
 from outcrop.services.exchange.json_array import ITEM, read_elements
-from tests.services.test_export import exported
+from tests.services.test_export import export_account
 from tests.support.backend import Backend, Tenant, now
 from tests.support.factories import make_line
 
 VALUE, OTHER = "made-up-" + "Lm3" * 10, "made-up-" + "Vb8" * 10
 
 
-def gitleaks(**given: Any) -> dict[str, Any]:
+def gitleaks(**fields: Any) -> dict[str, Any]:
+    """Return a finding as gitleaks reports it."""
     return {
-        "RuleID": "generic-api-key", "Description": "Generic API Key", "StartLine": 7, "EndLine": 7, "StartColumn": 3, "EndColumn": 40,
-        "Match": f"key={VALUE}", "Secret": VALUE, "File": "src/a.py", "SymlinkFile": "", "Commit": "0123abcd" * 5, "Entropy": 4.1,
-        "Author": "Ada", "Email": "ada@example.org", "Date": "2026-01-01T00:00:00Z", "Message": 'a "quoted" [note] {x}', "Tags": [],
-        "Link": "https://github.com/acme/shop/blob/0123abcd/src/a.py#L7", "Fingerprint": "0123abcd:src/a.py:generic-api-key:7",
-    } | given  # fmt: skip
+        "RuleID": "generic-api-key",
+        "Description": "Generic API Key",
+        "StartLine": 7,
+        "EndLine": 7,
+        "StartColumn": 3,
+        "EndColumn": 40,
+        "Match": f"key={VALUE}",
+        "Secret": VALUE,
+        "File": "src/a.py",
+        "SymlinkFile": "",
+        "Commit": "0123abcd" * 5,
+        "Entropy": 4.1,
+        "Author": "Ada",
+        "Email": "ada@example.org",
+        "Date": "2026-01-01T00:00:00Z",
+        "Message": 'a "quoted" [note] {x}',
+        "Tags": [],
+        "Link": "https://github.com/acme/shop/blob/0123abcd/src/a.py#L7",
+        "Fingerprint": "0123abcd:src/a.py:generic-api-key:7",
+    } | fields
 
 
-def trufflehog(**given: Any) -> dict[str, Any]:
+def trufflehog(**fields: Any) -> dict[str, Any]:
+    """Return a finding as TruffleHog reports it."""
     place = {
         "commit": "0123abcd" * 5,
         "file": "src/a.py",
@@ -37,40 +54,69 @@ def trufflehog(**given: Any) -> dict[str, Any]:
         "line": 7,
     }
     return {
-        "SourceMetadata": {"Data": {"Git": place}}, "SourceID": 1, "SourceType": 16, "DetectorType": 2, "DetectorName": "SendGrid",
-        "DecoderName": "PLAIN", "Verified": True, "Raw": VALUE, "RawV2": "", "Redacted": "", "ExtraData": None, "StructuredData": None,
-    } | given  # fmt: skip
+        "SourceMetadata": {"Data": {"Git": place}},
+        "SourceID": 1,
+        "SourceType": 16,
+        "DetectorType": 2,
+        "DetectorName": "SendGrid",
+        "DecoderName": "PLAIN",
+        "Verified": True,
+        "Raw": VALUE,
+        "RawV2": "",
+        "Redacted": "",
+        "ExtraData": None,
+        "StructuredData": None,
+    } | fields
 
 
-def kingfisher(**given: Any) -> dict[str, Any]:
-    git = {"repository_url": "https://github.com/acme/shop", "commit": {"id": "0123abcd", "committer": {"name": "Ada"}},
-           "file": {"path": "src/a.py", "url": "https://github.com/acme/shop/blob/0123abcd/src/a.py#L7"}}  # fmt: skip
-    found = {"snippet": VALUE, "fingerprint": "123", "confidence": "medium", "entropy": "4.10", "language": "Python", "line": 7,
-             "column_start": 3, "column_end": 40, "path": "/tmp/x/src/a.py", "git_metadata": git,
-             "validation": {"status": "Active Credential", "response": "{}"}}  # fmt: skip
-    return {"rule": {"name": "SendGrid", "id": "kingfisher.sendgrid.1"}, "finding": found | given}
+def kingfisher(**fields: Any) -> dict[str, Any]:
+    """Return a finding as Kingfisher reports it."""
+    git = {
+        "repository_url": "https://github.com/acme/shop",
+        "commit": {"id": "0123abcd", "committer": {"name": "Ada"}},
+        "file": {"path": "src/a.py", "url": "https://github.com/acme/shop/blob/0123abcd/src/a.py#L7"},
+    }
+    found = {
+        "snippet": VALUE,
+        "fingerprint": "123",
+        "confidence": "medium",
+        "entropy": "4.10",
+        "language": "Python",
+        "line": 7,
+        "column_start": 3,
+        "column_end": 40,
+        "path": "/tmp/x/src/a.py",
+        "git_metadata": git,
+        "validation": {"status": "Active Credential", "response": "{}"},
+    }
+    return {"rule": {"name": "SendGrid", "id": "kingfisher.sendgrid.1"}, "finding": found | fields}
 
 
 def sarif(*results: dict[str, Any]) -> dict[str, Any]:
-    return {"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
-            "runs": [{"tool": {"driver": {"name": "other", "rules": []}}, "results": list(results)}]}  # fmt: skip
+    """Return a SARIF log with these results."""
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": {"name": "other", "rules": []}}, "results": list(results)}],
+    }
 
 
-def result(**given: Any) -> dict[str, Any]:
+def result(**fields: Any) -> dict[str, Any]:
+    """Return a SARIF result."""
     region = {"startLine": 7, "startColumn": 3, "snippet": {"text": VALUE}}
     place = {"artifactLocation": {"uri": "src/a%20b.py", "uriBaseId": "%SRCROOT%"}, "region": region}
     return {
         "ruleId": "aws-key",
         "message": {"text": f"found {VALUE}"},
         "locations": [{"physicalLocation": place}],
-    } | given
+    } | fields
 
 
 def as_lines(*records: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
-def taken(
+def import_report(
     backend: Backend, tenant: Tenant, data: bytes | BinaryIO, format_: ImportFormat = ImportFormat.AUTO
 ) -> ImportSummary:
     file = io.BytesIO(data) if isinstance(data, bytes) else data
@@ -91,7 +137,7 @@ def taken(
 
 
 class Pipe(io.RawIOBase):
-    """Bytes that come a few at a time and not twice."""
+    """A stream that returns few bytes at a time and cannot seek."""
 
     def __init__(self, data: bytes) -> None:
         self._data = io.BytesIO(data)
@@ -124,12 +170,14 @@ FORMS: dict[str, tuple[ImportFormat, Callable[[], bytes]]] = {
 
 
 @pytest.mark.parametrize(("format_", "data"), FORMS.values(), ids=FORMS)
-@pytest.mark.parametrize("told", [True, False])
-def test_a_report_becomes_a_finding_with_its_place_and_its_credential_masked(
-    backend: Backend, format_: ImportFormat, data: Callable[[], bytes], *, told: bool
+@pytest.mark.parametrize("format_given", [True, False])
+def test_a_report_becomes_a_finding_with_place_and_masked_credential(
+    backend: Backend, format_: ImportFormat, data: Callable[[], bytes], *, format_given: bool
 ) -> None:
     tenant = backend.tenant()
-    assert taken(backend, tenant, data(), format_ if told else ImportFormat.AUTO) == ImportSummary(1, 1, 0)
+    assert import_report(
+        backend, tenant, data(), format_ if format_given else ImportFormat.AUTO
+    ) == ImportSummary(1, 1, 0)
     (found,) = tenant.get("/findings").json()["data"]
     assert found["matched_text"] == Secret(VALUE).masked()
     assert (found["repo_full_name"], found["file_path"], found["line_number"], found["source_type"]) == (
@@ -142,14 +190,14 @@ def test_a_report_becomes_a_finding_with_its_place_and_its_credential_masked(
     assert found["status"] == "active"
     assert VALUE not in json.dumps(found)
     assert backend.sql("SELECT secret_box IS NOT NULL FROM findings WHERE id = %s", found["id"]) == [(True,)]
-    assert taken(backend, tenant, data()) == ImportSummary(1, 0, 1), "the same report again"
+    assert import_report(backend, tenant, data()) == ImportSummary(1, 0, 1), "the same report a second time"
 
 
-def test_sarif_says_where_but_not_what(backend: Backend) -> None:
+def test_sarif_has_the_place_but_not_the_credential(backend: Backend) -> None:
     tenant = backend.tenant()
     log = json.dumps(sarif(result(), result(ruleId="other"))).encode()
-    assert taken(backend, tenant, log) == ImportSummary(2, 2, 0)
-    assert taken(backend, tenant, log) == ImportSummary(2, 0, 2)
+    assert import_report(backend, tenant, log) == ImportSummary(2, 2, 0)
+    assert import_report(backend, tenant, log) == ImportSummary(2, 0, 2)
     found = {f["pattern"]["secret_type"]: f for f in tenant.get("/findings").json()["data"]}
     assert (
         found["aws-key"]["file_path"],
@@ -165,27 +213,29 @@ def test_sarif_says_where_but_not_what(backend: Backend) -> None:
     )
 
 
-def test_our_own_exports_are_told_apart_too(backend: Backend) -> None:
+def test_our_own_exports_are_detected_too(backend: Backend) -> None:
     tenant, other = backend.tenant(), backend.tenant()
     backend.import_(tenant.account, make_line(), make_line())
-    assert taken(backend, other, exported(backend, tenant, ExportFormat.JSONL)) == ImportSummary(2, 2, 0)
-    assert taken(backend, backend.tenant(), exported(backend, tenant, ExportFormat.SARIF)) == ImportSummary(
-        2, 2, 0
-    )
-    assert taken(backend, other, b"") == ImportSummary(0, 0, 0)
+    assert import_report(
+        backend, other, export_account(backend, tenant, ExportFormat.JSONL)
+    ) == ImportSummary(2, 2, 0)
+    assert import_report(
+        backend, backend.tenant(), export_account(backend, tenant, ExportFormat.SARIF)
+    ) == ImportSummary(2, 2, 0)
+    assert import_report(backend, other, b"") == ImportSummary(0, 0, 0)
 
 
-def test_findings_without_a_repository_are_the_same_when_the_report_comes_again(backend: Backend) -> None:
+def test_findings_without_a_repository_are_recognised_in_a_second_report(backend: Backend) -> None:
     tenant = backend.tenant()
     report = json.dumps([gitleaks(Commit="", Link=""), gitleaks(Commit="", Link="", Secret=OTHER)]).encode()
-    assert taken(backend, tenant, report) == ImportSummary(2, 2, 0)
-    assert taken(backend, tenant, report) == ImportSummary(2, 0, 2)
+    assert import_report(backend, tenant, report) == ImportSummary(2, 2, 0)
+    assert import_report(backend, tenant, report) == ImportSummary(2, 0, 2)
 
 
 @pytest.mark.parametrize("hidden", ["REDACTED", "made-...", ""])
-def test_a_redacted_value_is_not_taken_for_the_credential(backend: Backend, hidden: str) -> None:
+def test_a_redacted_value_is_not_stored_as_credential(backend: Backend, hidden: str) -> None:
     tenant = backend.tenant()
-    taken(backend, tenant, json.dumps([gitleaks(Secret=hidden, Match="x")]).encode())
+    import_report(backend, tenant, json.dumps([gitleaks(Secret=hidden, Match="x")]).encode())
     (found,) = tenant.get("/findings").json()["data"]
     assert found["matched_text"] == "********"
     assert backend.sql("SELECT secret_box, fingerprint FROM findings WHERE id = %s", found["id"]) == [
@@ -235,18 +285,18 @@ def test_the_first_bad_record_is_named_and_nothing_is_written(
 ) -> None:
     tenant = backend.tenant()
     with pytest.raises(BadInputError) as raised:
-        taken(backend, tenant, data.encode(), ImportFormat(format_))
+        import_report(backend, tenant, data.encode(), ImportFormat(format_))
     assert raised.value.message.startswith(message)
     assert VALUE not in raised.value.message
     assert tenant.get("/findings").json()["meta"]["total"] == 0
 
 
-def test_a_pipe_is_read_as_well(backend: Backend) -> None:
+def test_a_pipe_can_be_imported(backend: Backend) -> None:
     tenant = backend.tenant()
     report = json.dumps([gitleaks(File=f"{n}.py") for n in range(300)]).encode()
-    assert taken(backend, tenant, io.BufferedReader(Pipe(report), 4_096)).new == 300
+    assert import_report(backend, tenant, io.BufferedReader(Pipe(report), 4_096)).new == 300
     assert (
-        taken(
+        import_report(
             backend,
             backend.tenant(),
             io.BufferedReader(Pipe(as_lines(*(make_line() for _ in range(300)))), 4_096),
@@ -255,23 +305,23 @@ def test_a_pipe_is_read_as_well(backend: Backend) -> None:
     )
 
 
-class Endless(io.RawIOBase):
-    """A report of many megabytes that nobody holds."""
+class GeneratedReport(io.RawIOBase):
+    """A report of many megabytes that is generated while it is read."""
 
     def __init__(self, count: int) -> None:
-        self.one = json.dumps(gitleaks(Message='"]}' * 300)).encode() + b","
-        self.left = count
+        self.record = json.dumps(gitleaks(Message='"]}' * 300)).encode() + b","
+        self.remaining = count
 
     def read(self, size: int = -1) -> bytes:
-        if not self.left:
+        if not self.remaining:
             return b""
-        some = min(self.left, 500)
-        self.left -= some
-        return self.one * some
+        count_now = min(self.remaining, 500)
+        self.remaining -= count_now
+        return self.record * count_now
 
 
 def test_memory_does_not_grow_with_the_report() -> None:
-    class Report(Endless):
+    class Report(GeneratedReport):
         began = False
 
         def read(self, size: int = -1) -> bytes:
@@ -298,7 +348,7 @@ def test_memory_does_not_grow_with_the_report() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])
-def test_elements_are_the_same_wherever_the_chunks_are_cut(size: int) -> None:
+def test_elements_do_not_depend_on_the_size_of_the_chunks(size: int) -> None:
     document = {
         "a": [{"x": 1}],
         "runs": [
@@ -316,7 +366,7 @@ def test_elements_are_the_same_wherever_the_chunks_are_cut(size: int) -> None:
     assert found == [{"k": 'a"]}\\'}, {"deep": {"results": [{"no": 1}]}}, {}]
 
 
-def test_one_element_that_is_too_long_is_refused() -> None:
+def test_an_element_that_is_too_long_is_refused() -> None:
     with pytest.raises(BadInputError, match="longer than"):
         list(read_elements(io.BytesIO(b'[{"a": "' + b"x" * (3 << 20)), (ITEM,), max_bytes=1 << 20))
 
@@ -334,5 +384,5 @@ def test_one_element_that_is_too_long_is_refused() -> None:
         (None, None),
     ],
 )
-def test_a_repository_is_named_by_its_address(address: str | None, name: str | None) -> None:
+def test_the_name_of_a_repository_is_parsed_from_its_url(address: str | None, name: str | None) -> None:
     assert parse_repository_name(address) == name

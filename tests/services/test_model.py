@@ -1,4 +1,4 @@
-"""Random histories of two accounts, held against a model of the specification after every step."""
+"""Compare random histories of two accounts with a model of the specification after every step."""
 
 import asyncio
 import io
@@ -51,24 +51,24 @@ MASK = "*" * 8
 # --- the model: the specification in plain Python
 
 
-def masked(secret: str) -> str:
+def mask(secret: str) -> str:
     shown = min(4, len(secret) // 8)
     return secret[:shown] + MASK + secret[len(secret) - shown :]
 
 
-def hidden(text: str | None, secret: str | None) -> str | None:
-    """A credential of 8 characters and more stands in no text, plain or URL-encoded."""
+def mask_in_text(text: str | None, secret: str | None) -> str | None:
+    """Mask a credential of at least 8 characters in the text, plain or URL-encoded."""
     if text is None or secret is None or len(secret) < 8:
         return text
-    return text.replace(secret, masked(secret)).replace(quote(secret, safe=""), masked(secret))
+    return text.replace(secret, mask(secret)).replace(quote(secret, safe=""), mask(secret))
 
 
 def utc(text: str) -> str:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).isoformat()
 
 
-class Account:
-    """What an account holds: findings as the API shows them, and every trace that changing them left."""
+class AccountModel:
+    """The model of an account: findings as the API shows them, audit lines and events."""
 
     def __init__(self, slug: str) -> None:
         self.slug = slug
@@ -113,14 +113,14 @@ class Account:
                     "line_number",
                 )
             },
-            **{name: hidden(line[name], secret) for name in ("source_url", "file_path")},
-            "matched_text": line["matched_text"] if secret is None else masked(secret),
+            **{name: mask_in_text(line[name], secret) for name in ("source_url", "file_path")},
+            "matched_text": line["matched_text"] if secret is None else mask(secret),
             "pattern": line["pattern"],
             "first_seen_at": utc(line["first_seen_at"]),
             "last_seen_at": utc(line["last_seen_at"]),
             "seen_count": line["seen_count"],
             "resolved_at": utc(line["resolved_at"]) if resolved else None,
-            "resolution_note": hidden(line["resolution_note"], secret) if closed else None,
+            "resolution_note": mask_in_text(line["resolution_note"], secret) if closed else None,
             "resolution_evidence": line["resolution_evidence"] if resolved else None,
             "suppressed_at": line["suppressed_at"] and utc(line["suppressed_at"]),
             "current_line": None,
@@ -128,7 +128,7 @@ class Account:
         }
 
     def triage(self, action: str, id_: str, note: str | None, by: str, now: datetime) -> str:
-        """Change the finding as the table of transitions says; give the status of the mutation envelope, or the error's code."""
+        """Change a finding by the table of transitions; return its new status, or the code of the error."""
         if (finding := self.findings.get(id_)) is None:
             return "not_found"
         status = finding["status"]
@@ -146,7 +146,7 @@ class Account:
             return "invalid_transition"
         if status == to:
             return to
-        note = hidden(note, self.secrets.get(id_))
+        note = mask_in_text(note, self.secrets.get(id_))
         finding |= {"status": to, "resolution_note": note, "resolved_at": None, "resolution_evidence": None}
         if to == "resolved":
             finding |= {
@@ -161,48 +161,52 @@ class Account:
                 {"from": status, "to": to} | ({} if note is None else {"note": note}),
             )
         )
-        told = {
-            "resolve": "id status resolved_at resolution_note resolution_evidence validation_status composite_score source_url "
-            "matched_text pattern",
+        event_fields = {
+            "resolve": "id status resolved_at resolution_note resolution_evidence validation_status "
+            "composite_score source_url matched_text pattern",
             "false_positive": "id status source_url pattern",
         }.get(action)
-        if told is not None:
+        if event_fields is not None:
             self.events.append(
-                (f"finding.{to}", id_, json.loads(json.dumps({name: finding[name] for name in told.split()})))
+                (
+                    f"finding.{to}",
+                    id_,
+                    json.loads(json.dumps({name: finding[name] for name in event_fields.split()})),
+                )
             )
         return to
 
-    def list(self, asked: Json) -> Json:
-        """Answer a list as the API does, from the text of its parameters."""
-        found = [finding for finding in self.findings.values() if _matches(finding, asked)]
-        key = asked.get("order_by", "composite_score")
-        found.sort(key=lambda f: (f[key], f["id"]), reverse=asked.get("order_dir", "desc") == "desc")
-        page, per_page = int(asked.get("page", 1)), int(asked.get("per_page", 25))
+    def list(self, query: Json) -> Json:
+        """Return a list as the API does, for the text of its parameters."""
+        found = [finding for finding in self.findings.values() if _matches(finding, query)]
+        key = query.get("order_by", "composite_score")
+        found.sort(key=lambda f: (f[key], f["id"]), reverse=query.get("order_dir", "desc") == "desc")
+        page, per_page = int(query.get("page", 1)), int(query.get("per_page", 25))
         meta = {"total": len(found), "page": page, "per_page": per_page, "pages": -(-len(found) // per_page)}
         return {"data": found[(page - 1) * per_page : page * per_page], "meta": meta}
 
 
-def _matches(finding: Json, asked: Json) -> bool:
-    hides = asked.get("suppressed", "false" if asked.get("status") == "active" else None)
+def _matches(finding: Json, query: Json) -> bool:
+    suppressed = query.get("suppressed", "false" if query.get("status") == "active" else None)
     seen = datetime.fromisoformat(finding["first_seen_at"])
     texts = [(finding[name] or "").casefold() for name in ("source_url", "file_path", "repo_full_name")]
     return all(
         [
-            asked.get("status") in {None, finding["status"]},
-            asked.get("source_type") in {None, finding["source_type"]},
-            asked.get("validation") in {None, finding["validation_status"]},
-            hides is None or (finding["suppressed_at"] is not None) == (hides == "true"),
-            "service" not in asked or asked["service"] in finding["validation_detail"]["enabled_services"],
-            finding["composite_score"] >= float(asked.get("min_score", 0)),
-            "date_from" not in asked or seen >= _first_moment(asked["date_from"]),
-            "date_to" not in asked or seen <= _last_moment(asked["date_to"]),
-            all(any(term.casefold() in text for text in texts) for term in asked.get("q", "").split()),
+            query.get("status") in {None, finding["status"]},
+            query.get("source_type") in {None, finding["source_type"]},
+            query.get("validation") in {None, finding["validation_status"]},
+            suppressed is None or (finding["suppressed_at"] is not None) == (suppressed == "true"),
+            "service" not in query or query["service"] in finding["validation_detail"]["enabled_services"],
+            finding["composite_score"] >= float(query.get("min_score", 0)),
+            "date_from" not in query or seen >= _first_moment(query["date_from"]),
+            "date_to" not in query or seen <= _last_moment(query["date_to"]),
+            all(any(term.casefold() in text for text in texts) for term in query.get("q", "").split()),
         ]
     )
 
 
 def _first_moment(text: str) -> datetime:
-    """A date is the whole UTC day; no offset is UTC."""
+    """Parse a date or time; without an offset it is in UTC."""
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
@@ -213,11 +217,11 @@ def _last_moment(text: str) -> datetime:
     )
 
 
-# --- what may happen
+# --- random actions
 
 
 def secret_of(id_: str, variant: int) -> str:
-    """Different for every finding: the same credential at the same place would be one finding."""
+    """Return a different credential for every finding: the same one at one place would be one finding."""
     return f"s/{variant}+{id_[:8]} ü" if variant else f"{id_[:7]}"
 
 
@@ -315,13 +319,12 @@ _ORDERS = {
 }
 
 
-def _questions(rng: random.Random, count: int) -> Iterator[Json]:
-    """Ask at random: even spreading matters more here than a small example."""
+def _random_queries(rng: random.Random, count: int) -> Iterator[Json]:
+    """Yield random queries: an even spread is more useful here than a small example."""
     for _ in range(count):
         names = rng.sample(sorted(_FILTERS), rng.choice([0, 1, 1, 1, 2, 2, 3]))
-        if (
-            rng.random() < 0.3
-        ):  # a bound that lies inside a bucket of the sort key: where counting is easiest to get wrong
+        # A bound inside a bucket of the sort key: errors in counting are most likely there.
+        if rng.random() < 0.3:
             name, order = rng.choice(
                 [
                     ("min_score", "composite_score"),
@@ -336,13 +339,13 @@ def _questions(rng: random.Random, count: int) -> Iterator[Json]:
                 "per_page": "1",
             }
             continue
-        asked = {name: rng.choice(_FILTERS[name]) for name in names}
-        yield asked | {name: rng.choice(values) for name, values in _ORDERS.items() if rng.random() < 0.8}
+        query = {name: rng.choice(_FILTERS[name]) for name in names}
+        yield query | {name: rng.choice(values) for name, values in _ORDERS.items() if rng.random() < 0.8}
 
 
 Act = tuple[str, str, str | None, str, int]
 seeds = st.integers(0, 2**32 - 1)
-who = st.sampled_from([0, 1])
+account_numbers = st.sampled_from([0, 1])
 acts = st.tuples(
     st.sampled_from(IDS),
     st.sampled_from(["resolve", "restrict", "suppress", "false_positive"]),
@@ -352,20 +355,20 @@ acts = st.tuples(
 )
 
 
-def _compare(got: Json, expected: Json, asked: Json) -> None:
-    """Tell what differs first: the figures, the order, then each field."""
-    assert got["meta"] == expected["meta"], asked
-    assert [row["id"] for row in got["data"]] == [row["id"] for row in expected["data"]], asked
-    for row, wanted in zip(got["data"], expected["data"], strict=True):
-        differing = {
-            name: (row.get(name), wanted.get(name))
-            for name in row.keys() | wanted.keys()
-            if row.get(name, 0) != wanted.get(name, 0)
+def _compare(result: Json, expected: Json, query: Json) -> None:
+    """Compare the numbers first, then the order, then each field, so that a failure is easy to read."""
+    assert result["meta"] == expected["meta"], query
+    assert [row["id"] for row in result["data"]] == [row["id"] for row in expected["data"]], query
+    for row, expected_row in zip(result["data"], expected["data"], strict=True):
+        differences = {
+            name: (row.get(name), expected_row.get(name))
+            for name in row.keys() | expected_row.keys()
+            if row.get(name, 0) != expected_row.get(name, 0)
         }
-        assert not differing, (asked, row["id"])
+        assert not differences, (query, row["id"])
 
 
-class Histories(RuleBasedStateMachine):
+class HistoryMachine(RuleBasedStateMachine):
     def __init__(self, backend: Backend) -> None:
         super().__init__()
         assert backend.settings.database_url is not None
@@ -374,7 +377,7 @@ class Histories(RuleBasedStateMachine):
         self.db: Connection = self.runner.run(database.connect(backend.settings.database_url))
         self.sql = psycopg.connect(backend.settings.database_url, autocommit=True, options="-c timezone=UTC")
         self.tenants: list[Tenant] = []
-        self.models: list[Account] = []
+        self.models: list[AccountModel] = []
         self.clock = datetime(2025, 12, 31, 23, 59, 50, tzinfo=UTC)
 
     def teardown(self) -> None:
@@ -390,19 +393,20 @@ class Histories(RuleBasedStateMachine):
         return self.runner.run(in_transaction())
 
     @initialize(
-        some=st.lists(lines(), min_size=6, max_size=12), others=st.lists(lines(), min_size=3, max_size=6)
+        lines_=st.lists(lines(), min_size=6, max_size=12),
+        other_lines=st.lists(lines(), min_size=3, max_size=6),
     )
-    def two_accounts(self, some: list[Json], others: list[Json]) -> None:
+    def two_accounts(self, lines_: list[Json], other_lines: list[Json]) -> None:
         self.tenants = [self.backend.tenant(), self.backend.tenant()]
-        self.models = [Account(tenant.account.slug) for tenant in self.tenants]
-        # What making the accounts left in their trails is not the findings' business.
+        self.models = [AccountModel(tenant.account.slug) for tenant in self.tenants]
+        # Audit lines of the creation of the accounts are not compared.
         self.before = [len(self._audit(n)) for n in range(2)]
-        self.import_findings(0, some, MEMBERS[0])
-        self.import_findings(1, others, MEMBERS[1])
+        self.import_findings(0, lines_, MEMBERS[0])
+        self.import_findings(1, other_lines, MEMBERS[1])
 
-    @rule(n=who, some=st.lists(lines(), min_size=1, max_size=6), by=st.sampled_from(MEMBERS))
-    def import_findings(self, n: int, some: list[Json], by: str) -> None:
-        file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in some))
+    @rule(n=account_numbers, lines_=st.lists(lines(), min_size=1, max_size=6), by=st.sampled_from(MEMBERS))
+    def import_findings(self, n: int, lines_: list[Json], by: str) -> None:
+        file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines_))
         imported = self.runner.run(
             exchange.import_findings(
                 self.db,
@@ -415,15 +419,15 @@ class Histories(RuleBasedStateMachine):
                 progress=lambda _: None,
             )
         )
-        assert (imported.lines, imported.new) == self.models[n].import_(some, by)
+        assert (imported.lines, imported.new) == self.models[n].import_(lines_, by)
 
-    @rule(n=who, some=st.lists(lines(), min_size=1, max_size=3))
-    def import_with_a_wrong_last_line(self, n: int, some: list[Json]) -> None:
-        """One transaction: the good lines before it are not written either."""
+    @rule(n=account_numbers, lines_=st.lists(lines(), min_size=1, max_size=3))
+    def import_with_a_wrong_last_line(self, n: int, lines_: list[Json]) -> None:
+        """Import lines with a wrong last one: none is written, since an import is one transaction."""
         file = io.BytesIO(
-            b"".join(json.dumps(line).encode() + b"\n" for line in [*some, make_line(status="lost")])
+            b"".join(json.dumps(line).encode() + b"\n" for line in [*lines_, make_line(status="lost")])
         )
-        with pytest.raises(RecordError, match=f"^line {len(some) + 1}: status"):
+        with pytest.raises(RecordError, match=f"^line {len(lines_) + 1}: status"):
             self.runner.run(
                 exchange.import_findings(
                     self.db,
@@ -437,14 +441,14 @@ class Histories(RuleBasedStateMachine):
                 )
             )
 
-    @rule(n=who, some=st.lists(acts, min_size=2, max_size=8), seed=seeds)
-    def triage(self, n: int, some: list[Act], seed: int) -> None:
-        for act in some:
+    @rule(n=account_numbers, triage_acts=st.lists(acts, min_size=2, max_size=8), seed=seeds)
+    def triage(self, n: int, triage_acts: list[Act], seed: int) -> None:
+        for act in triage_acts:
             self._triage(n, *act)
         self.list_findings(seed)
 
-    def _triage(self, n: int, id_: str, action: str, note: str | None, by: str, later: int) -> None:
-        self.clock += timedelta(seconds=later)
+    def _triage(self, n: int, id_: str, action: str, note: str | None, by: str, seconds: int) -> None:
+        self.clock += timedelta(seconds=seconds)
         account_id, model = self.tenants[n].account.id, self.models[n]
         secret = model.secrets.get(id_, "nothing")
         note = note and note.format(quote(secret, safe="") if "?k=" in note else secret)
@@ -465,24 +469,24 @@ class Histories(RuleBasedStateMachine):
             )
 
         try:
-            got = self._run(act).status
+            result = self._run(act).status
         except (NotFoundError, TransitionError) as error:
-            got = error.code
-        assert got == expected
+            result = error.code
+        assert result == expected
 
-    @rule(n=who, some=st.lists(acts, min_size=1, max_size=4), seed=seeds)
-    def fold(self, n: int, some: list[Act], seed: int) -> None:
+    @rule(n=account_numbers, triage_acts=st.lists(acts, min_size=1, max_size=4), seed=seeds)
+    def fold(self, n: int, triage_acts: list[Act], seed: int) -> None:
         self.runner.run(rollups.fold_deltas(self.db))
         self.list_findings(seed)
-        self.triage(n, some, seed + 1)
+        self.triage(n, triage_acts, seed + 1)
 
     def list_findings(self, seed: int) -> None:
         rng = random.Random(seed)
         for tenant, model in zip(self.tenants, self.models, strict=True):
-            for asked in _questions(rng, 8):
-                answer = tenant.get("/findings", **asked)
+            for query in _random_queries(rng, 8):
+                answer = tenant.get("/findings", **query)
                 assert answer.status_code == 200
-                _compare(answer.json(), model.list(asked), asked)
+                _compare(answer.json(), model.list(query), query)
 
     def _audit(self, n: int) -> list[tuple[Any, ...]]:
         return self.sql.execute(
@@ -491,19 +495,20 @@ class Histories(RuleBasedStateMachine):
         ).fetchall()
 
     @invariant()
-    def everything_is_as_the_model_says(self) -> None:
+    def everything_equals_the_model(self) -> None:
         for n, (tenant, model) in enumerate(zip(self.tenants, self.models, strict=True)):
             _compare(tenant.get("/findings", per_page="200").json(), model.list({"per_page": "200"}), {})
             assert self._audit(n)[self.before[n] :] == [(*line, "ok") for line in model.audit]
             events = self.sql.execute(
-                "SELECT event, finding_id::text, finding FROM outbox WHERE account_id = %s ORDER BY created_at, ctid",
+                "SELECT event, finding_id::text, finding FROM outbox WHERE account_id = %s "
+                "ORDER BY created_at, ctid",
                 [tenant.account.id],
             ).fetchall()
-            key = lambda event: json.dumps(event, sort_keys=True)  # noqa: E731 - of the same second in any order
+            key = lambda event: json.dumps(event, sort_keys=True)  # noqa: E731 - events of the same second have no order
             assert sorted(map(list, events), key=key) == sorted(map(list, model.events), key=key)
 
     @invariant()
-    def one_finding_reads_as_in_the_list_and_strangers_get_nothing(self) -> None:
+    def one_finding_equals_its_list_entry_and_other_accounts_get_404(self) -> None:
         if not self.models:
             return
         id_ = IDS[(len(self.models[0].audit) + len(self.models[1].audit)) % len(IDS)]
@@ -516,12 +521,12 @@ class Histories(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("cheap", [listing._MAX_CHEAP_COST, 0], ids=["as it is", "by the rollups"])
-def test_every_history_ends_as_the_specification_says(
+def test_random_histories_agree_with_the_specification(
     backend: Backend, monkeypatch: pytest.MonkeyPatch, cheap: int
 ) -> None:
-    monkeypatch.setattr(listing, "_MAX_CHEAP_COST", cheap)  # small accounts never jump otherwise
+    monkeypatch.setattr(listing, "_MAX_CHEAP_COST", cheap)  # otherwise small accounts never jump
     run_state_machine_as_test(
-        lambda: Histories(backend),
+        lambda: HistoryMachine(backend),
         settings=settings(
             derandomize=True,
             database=None,
@@ -529,14 +534,12 @@ def test_every_history_ends_as_the_specification_says(
             stateful_step_count=14,
             deadline=None,
             suppress_health_check=list(HealthCheck),
-            phases=[
-                Phase.generate
-            ],  # a smaller history takes minutes to find; the failing question is told as it is
+            phases=[Phase.generate],  # shrinking a failure takes minutes
         ),
     )
 
 
-def test_a_password_in_a_note_is_masked_wholly(backend: Backend) -> None:
+def test_a_password_in_a_note_is_masked_completely(backend: Backend) -> None:
     tenant = backend.tenant()
     line = make_line(
         secret="correct horse battery staple", pattern={"name": "Password", "secret_type": "password"}
@@ -549,16 +552,16 @@ def test_a_password_in_a_note_is_masked_wholly(backend: Backend) -> None:
     assert tenant.finding(line["id"])["resolution_note"] == f"it was {MASK}"
 
 
-def test_the_same_id_twice_in_one_file_is_as_in_two_files(backend: Backend) -> None:
-    """The credential and the times of the first line are known when the second line, which says nothing of them, updates it."""
+def test_the_same_id_twice_in_one_file_equals_two_files(backend: Backend) -> None:
+    """Import a line twice, the second time without credential and times: those of the first stay."""
     line = make_line(secret="a-secret-of-some-length")
-    again = {
+    second_line = {
         name: value for name, value in line.items() if name not in {"secret", "first_seen_at", "last_seen_at"}
     } | {"seen_count": 9}
     one_file, two_files = backend.tenant(), backend.tenant()
-    backend.import_(one_file.account, line, again)
+    backend.import_(one_file.account, line, second_line)
     backend.import_(two_files.account, line)
-    backend.import_(two_files.account, again)
+    backend.import_(two_files.account, second_line)
     for tenant in (one_file, two_files):
         tenant.post(
             f"/findings/{line['id']}/false_positive", note="it was a-secret-of-some-length"

@@ -1,4 +1,4 @@
-"""The figures of the first page are those that a count of the findings gives."""
+"""Compare the numbers of the overview with counts of the findings."""
 
 import random
 from collections import Counter
@@ -33,30 +33,36 @@ def _lines(rng: random.Random, count: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_an_empty_account_has_every_figure_at_nought(backend: Backend) -> None:
-    seen = _overview(backend, backend.tenant())
-    assert (seen.total, seen.suppressed, seen.active, seen.other_types, seen.of_other_types) == (
+def test_all_numbers_of_an_empty_account_are_zero(backend: Backend) -> None:
+    overview = _overview(backend, backend.tenant())
+    assert (
+        overview.total,
+        overview.suppressed,
+        overview.active,
+        overview.other_types,
+        overview.of_other_types,
+    ) == (
         0,
         0,
         0,
         0,
         0,
     )
-    assert seen.by_status == dict.fromkeys(Status, 0)
-    assert seen.by_validation == dict.fromkeys(Validation, 0)
-    assert seen.by_source == dict.fromkeys(SourceType, 0)
-    assert (seen.by_type, seen.urgent, seen.scans) == ((), (), ())
-    assert len(seen.days) == DAYS
-    assert [day.valid + day.other for day in seen.days] == [0] * DAYS
-    assert (seen.days[0].day, seen.days[-1].day) == ((NOW - timedelta(days=29)).date(), NOW.date())
+    assert overview.by_status == dict.fromkeys(Status, 0)
+    assert overview.by_validation == dict.fromkeys(Validation, 0)
+    assert overview.by_source == dict.fromkeys(SourceType, 0)
+    assert (overview.by_type, overview.urgent, overview.scans) == ((), (), ())
+    assert len(overview.days) == DAYS
+    assert [day.valid + day.other for day in overview.days] == [0] * DAYS
+    assert (overview.days[0].day, overview.days[-1].day) == ((NOW - timedelta(days=29)).date(), NOW.date())
 
 
-def test_every_figure_is_that_of_a_count(backend: Backend) -> None:
-    tenant, neighbour = backend.tenant(), backend.tenant()
+def test_all_numbers_equal_counts_of_the_findings(backend: Backend) -> None:
+    tenant, other = backend.tenant(), backend.tenant()
     lines = _lines(random.Random(3), 300)
     backend.import_(tenant.account, *lines)
-    backend.import_(neighbour.account, *_lines(random.Random(4), 50))
-    for status in ("resolve", "suppress"):  # some counts are deltas
+    backend.import_(other.account, *_lines(random.Random(4), 50))
+    for status in ("resolve", "suppress"):  # leaves some deltas unfolded
         tenant.post(f"/findings/{lines[0]['id']}/{status}")
     listed = (
         tenant.get("/findings", per_page=200).json()["data"]
@@ -67,37 +73,39 @@ def test_every_figure_is_that_of_a_count(backend: Backend) -> None:
     types = Counter(f["pattern"]["secret_type"] for f in active)
     most = sorted(types.items(), key=lambda item: (-item[1], item[0]))
 
-    seen = _overview(backend, tenant)
+    overview = _overview(backend, tenant)
 
-    assert (seen.total, seen.suppressed, seen.active) == (300, 300 - len(shown), len(active))
-    assert seen.by_status == {s: sum(f["status"] == s for f in shown) for s in Status}
-    assert seen.by_validation == {v: sum(f["validation_status"] == v for f in active) for v in Validation}
-    assert seen.by_source == {s: sum(f["source_type"] == s for f in active) for s in SourceType}
-    assert list(seen.by_type) == most[:10]
-    assert (seen.other_types, seen.of_other_types) == (len(most) - 10, sum(n for _, n in most[10:]))
-    for day in seen.days:
+    assert (overview.total, overview.suppressed, overview.active) == (300, 300 - len(shown), len(active))
+    assert overview.by_status == {s: sum(f["status"] == s for f in shown) for s in Status}
+    assert overview.by_validation == {v: sum(f["validation_status"] == v for f in active) for v in Validation}
+    assert overview.by_source == {s: sum(f["source_type"] == s for f in active) for s in SourceType}
+    assert list(overview.by_type) == most[:10]
+    assert (overview.other_types, overview.of_other_types) == (len(most) - 10, sum(n for _, n in most[10:]))
+    for day in overview.days:
         of_day = [f for f in listed if f["first_seen_at"][:10] == day.day.isoformat()]
         valid = sum(f["validation_status"] == "valid" for f in of_day)
         assert (day.valid, day.other) == (valid, len(of_day) - valid)
-    assert sum(day.valid + day.other for day in seen.days) < 300, "some were seen before"
+    assert sum(day.valid + day.other for day in overview.days) < 300, (
+        "some findings were seen before these days"
+    )
 
 
-def test_the_most_urgent_are_valid_ones_then_the_highest_scores(backend: Backend) -> None:
+def test_urgent_findings_are_valid_ones_first_then_the_highest_scores(backend: Backend) -> None:
     tenant = backend.tenant()
     valid = [make_line(validation_status="valid", composite_score=s) for s in (40.0, 90.0, 60.0)]
     others = [make_line(validation_status="error", composite_score=float(s)) for s in range(50, 79)]
     hidden = make_line(validation_status="valid", composite_score=99.0, suppressed_at="2026-02-01T00:00:00Z")
     closed = make_line(validation_status="valid", composite_score=98.0, status="false_positive")
     backend.import_(tenant.account, *valid, *others, hidden, closed)
-    seen = _overview(backend, tenant).urgent
-    assert [f.composite_score for f in seen] == [90, 60, 40, 78, 77, 76, 75, 74]
+    overview = _overview(backend, tenant).urgent
+    assert [f.composite_score for f in overview] == [90, 60, 40, 78, 77, 76, 75, 74]
     backend.import_(
         tenant.account, *(make_line(validation_status="valid", composite_score=10.0) for _ in range(URGENT))
     )
     assert {f.validation_status for f in _overview(backend, tenant).urgent} == {Validation.VALID}
 
 
-def test_the_last_five_runs_come_with_their_gaps(backend: Backend) -> None:
+def test_the_last_five_runs_are_listed_with_their_gaps(backend: Backend) -> None:
     tenant = backend.tenant()
     runs = [
         make_scan(created_at=NOW - timedelta(hours=n), coverage_gaps=(Gap(f"repo {n}", "no access"),))
@@ -105,6 +113,6 @@ def test_the_last_five_runs_come_with_their_gaps(backend: Backend) -> None:
     ]
     for run in runs:
         backend.scan(tenant.account, run)
-    seen = _overview(backend, tenant).scans
-    assert [run.id for run in seen] == [run.id for run in runs[:5]]
-    assert seen[2].coverage_gaps == (Gap("repo 2", "no access"),)
+    overview = _overview(backend, tenant).scans
+    assert [run.id for run in overview] == [run.id for run in runs[:5]]
+    assert overview[2].coverage_gaps == (Gap("repo 2", "no access"),)

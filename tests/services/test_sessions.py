@@ -1,4 +1,4 @@
-"""Signing in and out on a real database: who gets in, who is told to wait, and when a session is over."""
+"""Test signing in and out, rate limits and the end of sessions on a real database."""
 
 import asyncio
 import threading
@@ -34,7 +34,7 @@ MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 WRONG = "another pass phrase"
 
 
-pytestmark = pytest.mark.usefixtures("nobody_has_tried")
+pytestmark = pytest.mark.usefixtures("no_failed_sign_ins")
 
 
 @pytest.fixture
@@ -42,34 +42,34 @@ def account(backend: Backend) -> Account:
     return backend.tenant().account
 
 
-def refusal(backend: Backend, email: str, password: str = WRONG, **given: Any) -> SignInError:
+def refusal(backend: Backend, email: str, password: str = WRONG, **options: Any) -> SignInError:
     with pytest.raises(SignInError) as refused:
-        sign_in(backend, email, password, **given)
+        sign_in(backend, email, password, **options)
     return refused.value
 
 
 @pytest.fixture
-def hashes(monkeypatch: pytest.MonkeyPatch, nobody_has_tried: None) -> list[str]:
-    """What the hasher is asked to do, in order."""
-    asked: list[str] = []
+def hashes(monkeypatch: pytest.MonkeyPatch, no_failed_sign_ins: None) -> list[str]:
+    """Return a list to which every call of the password hasher is appended."""
+    calls: list[str] = []
 
     class Counted(PasswordHasher):
         def hash(self, password: str | bytes, *, salt: bytes | None = None) -> str:
-            asked.append("hash")
+            calls.append("hash")
             return super().hash(password, salt=salt)
 
         def verify(self, hash: str | bytes, password: str | bytes) -> bool:  # noqa: A002
-            asked.append("verify")
+            calls.append("verify")
             return super().verify(hash, password)
 
     monkeypatch.setattr(passwords, "_HASHER", Counted(**QUICK))
-    return asked
+    return calls
 
 
-# --- in and out
+# --- signing in and out
 
 
-def test_a_member_signs_in_and_is_known_by_the_token_alone(backend: Backend, account: Account) -> None:
+def test_a_signed_in_member_is_identified_by_the_token_alone(backend: Backend, account: Account) -> None:
     member = add_member(backend, account)
     token = sign_in(backend, member.email.upper(), agent="Firefox\n\0 on Linux" + "x" * 999)
     signed = resume(backend, token)
@@ -94,7 +94,7 @@ def test_a_member_signs_in_and_is_known_by_the_token_alone(backend: Backend, acc
     assert detail["session"] == str(line.id)
 
 
-def test_every_sign_in_makes_another_token_and_the_one_it_replaces_ends(
+def test_every_sign_in_creates_a_new_token_and_ends_the_replaced_session(
     backend: Backend, account: Account
 ) -> None:
     member = add_member(backend, account)
@@ -105,10 +105,10 @@ def test_every_sign_in_makes_another_token_and_the_one_it_replaces_ends(
     assert resume(backend, second) is not None
 
 
-def test_a_member_made_on_the_command_line_signs_in_by_the_shown_password(
+def test_a_member_created_on_the_command_line_can_sign_in_with_the_shown_password(
     backend: Backend, account: Account
 ) -> None:
-    email, shown = backend.run(
+    email, password = backend.run(
         lambda db: accounts.create_member(
             db,
             account,
@@ -119,30 +119,32 @@ def test_a_member_made_on_the_command_line_signs_in_by_the_shown_password(
             now=NOW,
         )
     )
-    assert shown is not None
-    token = sign_in(backend, email, shown)
+    assert password is not None
+    token = sign_in(backend, email, password)
     _, other = backend.run(lambda db: accounts.reset_password(db, email, None, by="test", now=NOW))
     assert other is not None
     assert resume(backend, token) is None, "a reset password ends every session"
-    assert refusal(backend, email, shown).code == "wrong"
+    assert refusal(backend, email, password).code == "wrong"
     assert resume(backend, sign_in(backend, email, other)) is not None
 
 
-def test_signing_out_ends_one_session_and_everywhere_all_but_one(backend: Backend, account: Account) -> None:
+def test_signing_out_ends_one_session_and_signing_out_everywhere_all_others(
+    backend: Backend, account: Account
+) -> None:
     member, other = add_member(backend, account), add_member(backend, account, Role.MEMBER)
     tokens = [sign_in(backend, member.email) for _ in range(4)]
-    stranger = sign_in(backend, other.email)
+    other_token = sign_in(backend, other.email)
     backend.run(lambda db: sessions.sign_out(db, tokens[0], now=NOW))
     backend.run(lambda db: sessions.sign_out(db, tokens[0], now=NOW))
     assert [resume(backend, token) is not None for token in tokens] == [False, True, True, True]
     kept = resume(backend, tokens[1])
     assert kept is not None
-    theirs = resume(backend, stranger)
-    assert theirs is not None
+    other_session = resume(backend, other_token)
+    assert other_session is not None
     with pytest.raises(NotFoundError):
         backend.run(
             lambda db: sessions.end_session(
-                db, account.id, member.id, theirs.session_id, by=member.email, now=NOW
+                db, account.id, member.id, other_session.session_id, by=member.email, now=NOW
             )
         )
     ended = resume(backend, tokens[2])
@@ -154,7 +156,7 @@ def test_signing_out_ends_one_session_and_everywhere_all_but_one(backend: Backen
     everywhere = {"keep": kept.session_id, "by": member.email, "now": NOW}
     assert backend.run(lambda db: sessions.sign_out_everywhere(db, member.id, account.id, **everywhere)) == 1
     assert backend.run(lambda db: sessions.sign_out_everywhere(db, member.id, account.id, **everywhere)) == 0
-    assert [resume(backend, token) is not None for token in [*tokens, stranger]] == [
+    assert [resume(backend, token) is not None for token in [*tokens, other_token]] == [
         False,
         True,
         False,
@@ -165,14 +167,14 @@ def test_signing_out_ends_one_session_and_everywhere_all_but_one(backend: Backen
     assert actions == ["session.sign_in"] * 5 + ["session.sign_out"] * 2 + ["session.sign_out_everywhere"]
 
 
-def test_another_account_ends_and_lists_nothing_here(backend: Backend, account: Account) -> None:
+def test_another_account_cannot_list_or_end_sessions(backend: Backend, account: Account) -> None:
     member = add_member(backend, account)
     token = sign_in(backend, member.email)
-    stranger = backend.tenant().account
-    assert backend.run(lambda db: sessions.list_sessions(db, stranger.id, member.id)) == []
+    other_token = backend.tenant().account
+    assert backend.run(lambda db: sessions.list_sessions(db, other_token.id, member.id)) == []
     assert (
         backend.run(
-            lambda db: sessions.sign_out_everywhere(db, member.id, stranger.id, keep=None, by="x", now=NOW)
+            lambda db: sessions.sign_out_everywhere(db, member.id, other_token.id, keep=None, by="x", now=NOW)
         )
         == 0
     )
@@ -180,11 +182,13 @@ def test_another_account_ends_and_lists_nothing_here(backend: Backend, account: 
     assert signed is not None
     with pytest.raises(NotFoundError):
         backend.run(
-            lambda db: sessions.end_session(db, stranger.id, member.id, signed.session_id, by="x", now=NOW)
+            lambda db: sessions.end_session(db, other_token.id, member.id, signed.session_id, by="x", now=NOW)
         )
 
 
-def test_role_plan_and_removal_hold_at_once(backend: Backend, account: Account) -> None:
+def test_changes_of_role_and_plan_and_a_removal_take_effect_at_once(
+    backend: Backend, account: Account
+) -> None:
     member = add_member(backend, account)
     token = sign_in(backend, member.email)
     backend.sql("UPDATE members SET role = 'member' WHERE id = %s", member.id)
@@ -197,10 +201,10 @@ def test_role_plan_and_removal_hold_at_once(backend: Backend, account: Account) 
     assert backend.sql("SELECT count(*) FROM sessions WHERE member_id = %s", member.id) == [(0,)]
 
 
-# --- how long
+# --- expiry
 
 
-def test_a_session_is_over_after_14_idle_days_and_after_30_in_any_case(
+def test_a_session_ends_after_14_idle_days_and_after_30_days_in_any_case(
     backend: Backend, account: Account
 ) -> None:
     member = add_member(backend, account)
@@ -212,13 +216,13 @@ def test_a_session_is_over_after_14_idle_days_and_after_30_in_any_case(
     assert resume(backend, busy, NOW + 30 * DAY) is None
 
 
-def test_the_use_is_noted_once_a_minute_and_a_request_costs_one_statement(
+def test_the_last_use_is_saved_once_a_minute_and_a_request_takes_one_statement(
     backend: Backend, account: Account
 ) -> None:
     member = add_member(backend, account)
     token = sign_in(backend, member.email)
 
-    async def asked(db: Connection) -> list[int]:
+    async def calls(db: Connection) -> list[int]:
         times = [timedelta(), timedelta(seconds=59), MINUTE, MINUTE, 2 * MINUTE - timedelta(seconds=1)]
         execute, counts = db.execute, []
         for after in times:
@@ -230,38 +234,40 @@ def test_the_use_is_noted_once_a_minute_and_a_request_costs_one_statement(
             db.execute = execute  # type: ignore[method-assign]
         return counts
 
-    assert backend.run(asked) == [1, 1, 2, 1, 1]
+    assert backend.run(calls) == [1, 1, 2, 1, 1]
     (line,) = backend.run(lambda db: sessions.list_sessions(db, account.id, member.id))
     assert line.last_used_at == NOW + MINUTE
 
 
-def test_nobody_waits_for_another_request_that_notes_the_use(backend: Backend, account: Account) -> None:
+def test_a_request_does_not_wait_for_another_that_saves_the_last_use(
+    backend: Backend, account: Account
+) -> None:
     token = sign_in(backend, add_member(backend, account).email)
 
     async def work(pool: Pool) -> object:
-        async with pool.connection() as one, one.transaction():
-            assert await sessions.resume_session(one, token, now=NOW + MINUTE)
-            async with pool.connection() as two:
-                return await asyncio.wait_for(sessions.resume_session(two, token, now=NOW + MINUTE), 20)
+        async with pool.connection() as first, first.transaction():
+            assert await sessions.resume_session(first, token, now=NOW + MINUTE)
+            async with pool.connection() as second:
+                return await asyncio.wait_for(sessions.resume_session(second, token, now=NOW + MINUTE), 20)
 
     assert with_pool(backend, work, size=2) is not None
 
 
-def test_what_is_over_is_swept(backend: Backend, account: Account) -> None:
+def test_expired_sessions_and_attempts_are_deleted(backend: Backend, account: Account) -> None:
     member = add_member(backend, account)
     sign_in(backend, member.email)
-    late = sign_in(backend, member.email, now=NOW + DAY)
+    later = sign_in(backend, member.email, now=NOW + DAY)
     refusal(backend, member.email)
     backend.run(lambda db: sessions.delete_expired(db, now=NOW + 14 * DAY))
     assert backend.sql("SELECT count(*) FROM sessions WHERE member_id = %s", member.id) == [(1,)]
     assert backend.sql("SELECT count(*) FROM sign_in_attempts") == [(0,)]
-    assert resume(backend, late, NOW + 14 * DAY) is not None
+    assert resume(backend, later, NOW + 14 * DAY) is not None
 
 
-# --- who does not get in
+# --- refusals
 
 
-def test_an_unknown_address_gets_the_same_answer_after_the_same_work(
+def test_an_unknown_address_gets_the_same_error_after_the_same_work(
     backend: Backend, account: Account, hashes: list[str]
 ) -> None:
     member = add_member(backend, account)
@@ -271,7 +277,7 @@ def test_an_unknown_address_gets_the_same_answer_after_the_same_work(
         refusal(backend, email)
         for email in ("nobody@example.com", "", "a\0b@example.com", "\udc80", "x" * 999)
     ]
-    assert hashes == ["verify"] + ["hash"] * 5, "one computation each, and one is as much work as the other"
+    assert hashes == ["verify"] + ["hash"] * 5, "one computation each, with the same amount of work"
     assert {(type(error), str(error), error.code, error.retry_after) for error in [known, *unknown]} == {
         (SignInError, known.message, "wrong", 0)
     }
@@ -288,13 +294,15 @@ def test_an_unknown_address_gets_the_same_answer_after_the_same_work(
 @pytest.mark.parametrize(
     "password", ["", PASSWORD + "\0", PASSWORD[:-1], PASSWORD.upper(), "x" * 100_000, "\udc80"]
 )
-def test_no_other_password_is_right(backend: Backend, account: Account, password: str) -> None:
+def test_similar_passwords_are_wrong(backend: Backend, account: Account, password: str) -> None:
     assert refusal(backend, add_member(backend, account).email, password).code == "wrong"
 
 
-def test_an_outdated_hash_is_made_anew_by_a_right_password_only(backend: Backend, account: Account) -> None:
+def test_an_outdated_hash_is_replaced_after_a_correct_password_only(
+    backend: Backend, account: Account
+) -> None:
     old = PasswordHasher(**QUICK | {"memory_cost": 16}).hash(PASSWORD)
-    member = add_member(backend, account, hashed=old)
+    member = add_member(backend, account, stored_hash=old)
     kept = "SELECT password_hash FROM members WHERE id = %s"
     refusal(backend, member.email)
     assert backend.sql(kept, member.id) == [(old,)]
@@ -306,36 +314,36 @@ def test_an_outdated_hash_is_made_anew_by_a_right_password_only(backend: Backend
     assert backend.sql(kept, member.id) == [(new,)]
 
 
-def test_a_password_that_is_changed_while_it_is_compared_opens_nothing(
+def test_a_password_that_is_changed_during_the_sign_in_is_refused(
     backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = add_member(backend, account)
-    compare = passwords.verify_password
+    verify = passwords.verify_password
 
-    async def slowly(password_hash: str | None, password: str) -> bool:
-        right = await compare(password_hash, password)
+    async def verify_and_change(password_hash: str | None, password: str) -> bool:
+        right = await verify(password_hash, password)
         backend.sql("UPDATE members SET password_hash = %s WHERE id = %s", other, member.id)
         return right
 
     other = PasswordHasher(**QUICK).hash(WRONG)
-    monkeypatch.setattr(passwords, "verify_password", slowly)
+    monkeypatch.setattr(passwords, "verify_password", verify_and_change)
     assert refusal(backend, member.email, PASSWORD).code == "wrong"
 
 
-def test_no_connection_is_held_while_a_password_is_compared(
+def test_no_connection_is_held_while_a_password_is_verified(
     backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = add_member(backend, account)
-    compare, free = passwords.verify_password, []
+    verify, free = passwords.verify_password, []
 
     async def work(pool: Pool) -> str:
-        async def watched(password_hash: str | None, password: str) -> bool:
-            async with pool.connection(timeout=1):  # the only one
+        async def verify_with_connection(password_hash: str | None, password: str) -> bool:
+            async with pool.connection(timeout=1):  # the only connection
                 free.append(True)
-            return await compare(password_hash, password)
+            return await verify(password_hash, password)
 
-        monkeypatch.setattr(passwords, "verify_password", watched)
-        given = {
+        monkeypatch.setattr(passwords, "verify_password", verify_with_connection)
+        options = {
             "email": member.email,
             "password": PASSWORD,
             "code": None,
@@ -343,22 +351,24 @@ def test_no_connection_is_held_while_a_password_is_compared(
             "agent": "",
             "now": NOW,
         }
-        return await sessions.sign_in(pool, backend.keys, **given)  # type: ignore[arg-type]
+        return await sessions.sign_in(pool, backend.keys, **options)  # type: ignore[arg-type]
 
     assert with_pool(backend, work)
     assert free == [True]
 
 
-def test_two_passwords_are_compared_at_once_and_the_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_at_it, most = 0, 0
+def test_two_passwords_are_verified_at_once_and_the_event_loop_is_not_blocked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    running, most = 0, 0
 
     class Slow(PasswordHasher):
         def verify(self, hash: str | bytes, password: str | bytes) -> bool:  # noqa: A002
-            nonlocal now_at_it, most
-            now_at_it += 1
-            most = max(most, now_at_it)
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
             time.sleep(0.05)
-            now_at_it -= 1
+            running -= 1
             return True
 
     async def work() -> int:
@@ -374,56 +384,58 @@ def test_two_passwords_are_compared_at_once_and_the_loop_goes_on(monkeypatch: py
     assert most == 2
 
 
-def test_the_parameters_are_those_that_the_standard_recommends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hash_parameters_are_those_of_rfc_9106(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "_HASHER", REAL_HASHER)
-    made = asyncio.run(passwords.hash_password(PASSWORD))
-    assert made.startswith("$argon2id$v=19$m=65536,t=3,p=4$"), "RFC 9106, for machines with less memory"
-    assert asyncio.run(passwords.verify_password(made, PASSWORD))
+    hashed = asyncio.run(passwords.hash_password(PASSWORD))
+    assert hashed.startswith("$argon2id$v=19$m=65536,t=3,p=4$"), "RFC 9106, for machines with less memory"
+    assert asyncio.run(passwords.verify_password(hashed, PASSWORD))
 
 
-def test_where_too_many_passwords_wait_one_is_told_to_come_again(
+def test_a_sign_in_is_refused_while_too_many_passwords_wait(
     backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = add_member(backend, account)
-    with monkeypatch.context() as full:
-        full.setattr(passwords, "_free_places", threading.BoundedSemaphore(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(passwords, "_free_places", threading.BoundedSemaphore(1))
         passwords._free_places.acquire()
         for _ in range(9):
             assert (
                 refusal(backend, member.email, PASSWORD).code,
                 refusal(backend, member.email).retry_after,
             ) == ("limited", 5)
-    assert resume(backend, sign_in(backend, member.email)) is not None, "and that was no failure"
+    assert resume(backend, sign_in(backend, member.email)) is not None, (
+        "the refusals did not count as failures"
+    )
 
 
 # --- limits
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_after_five_failures_not_even_the_right_password_is_looked_at(
+def test_after_five_failures_even_the_correct_password_is_refused(
     backend: Backend, account: Account, hashes: list[str], known: bool
 ) -> None:
     email = add_member(backend, account).email if known else f"{uuid4().hex}@example.com"
     assert [refusal(backend, email, address=f"192.0.2.{n}", now=NOW + n * MINUTE).code for n in range(5)] == [
         "wrong"
     ] * 5
-    asked = len(hashes)
+    calls = len(hashes)
     limited = refusal(backend, email.upper(), PASSWORD, address="198.51.100.7", now=NOW + 5 * MINUTE)
     assert (limited.code, limited.retry_after) == ("limited", 600)
-    assert len(hashes) == asked
+    assert len(hashes) == calls
     assert refusal(backend, email, now=NOW + 15 * MINUTE - timedelta(seconds=1)).retry_after == 1
     if known:
         assert sign_in(backend, email, now=NOW + 15 * MINUTE), (
             "15 minutes after the first failure at the latest"
         )
         assert [outcome for *_, outcome, _ in trail(backend, account)] == ["failed"] * 5 + ["ok"], (
-            "a refused try leaves no line"
+            "a refused attempt adds no audit line"
         )
     else:
         assert refusal(backend, email, now=NOW + 15 * MINUTE).code == "wrong"
 
 
-def test_a_success_begins_anew_for_the_address(backend: Backend, account: Account) -> None:
+def test_a_success_resets_the_count_of_failures(backend: Backend, account: Account) -> None:
     email = add_member(backend, account).email
     for _ in range(3):
         assert [refusal(backend, email).code for _ in range(4)] == ["wrong"] * 4
@@ -440,7 +452,7 @@ def test_a_success_begins_anew_for_the_address(backend: Backend, account: Accoun
         (["192.0.2.1", "192.0.2.2"], False),
     ],
 )
-def test_a_network_has_thirty_failures_whoever_they_are_of(
+def test_a_network_is_limited_to_thirty_failures_of_any_addresses(
     backend: Backend, account: Account, addresses: list[str], together: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passwords, "verify_password", _never)
@@ -457,12 +469,12 @@ async def _never(_: str | None, __: str) -> bool:
     return False
 
 
-def test_many_tries_at_once_are_no_way_around_the_limit(backend: Backend, account: Account) -> None:
+def test_concurrent_attempts_do_not_exceed_the_limit(backend: Backend, account: Account) -> None:
     member = add_member(backend, account)
 
     async def work(pool: Pool) -> list[str]:
-        async def one(n: int) -> str:
-            given: dict[str, Any] = {
+        async def attempt(n: int) -> str:
+            options: dict[str, Any] = {
                 "password": WRONG,
                 "code": None,
                 "address": f"192.0.2.{n}",
@@ -470,9 +482,9 @@ def test_many_tries_at_once_are_no_way_around_the_limit(backend: Backend, accoun
                 "now": NOW,
             }
             with pytest.raises(SignInError) as refused:
-                await sessions.sign_in(pool, backend.keys, email=member.email, **given)
+                await sessions.sign_in(pool, backend.keys, email=member.email, **options)
             return refused.value.code
 
-        return await asyncio.gather(*(one(n) for n in range(12)))
+        return await asyncio.gather(*(attempt(n) for n in range(12)))
 
     assert sorted(with_pool(backend, work, size=8)) == ["limited"] * 7 + ["wrong"] * 5

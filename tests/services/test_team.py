@@ -1,4 +1,4 @@
-"""Invitations, roles, passwords and the second step on a real database."""
+"""Test invitations, roles, passwords and second factors on a real database."""
 
 import asyncio
 from datetime import timedelta
@@ -29,7 +29,7 @@ NEW = "a new long pass phrase"
 OWNER, ADMIN, MEMBER = Role.OWNER, Role.ADMIN, Role.MEMBER
 
 
-pytestmark = pytest.mark.usefixtures("nobody_has_tried")
+pytestmark = pytest.mark.usefixtures("no_failed_sign_ins")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def accept(backend: Backend, token: str, password: str = NEW, now: Any = NOW) ->
     return with_pool(backend, lambda pool: team.accept_link(pool, token, password=password, now=now))
 
 
-def opened(backend: Backend, token: str, now: Any = NOW) -> team.OneTimeLink | None:
+def find_link(backend: Backend, token: str, now: Any = NOW) -> team.OneTimeLink | None:
     return backend.run(lambda db: team.find_link(db, token, now=now))
 
 
@@ -64,9 +64,9 @@ def members(backend: Backend, account: Account) -> dict[UUID, Role]:
 # --- invitations
 
 
-def test_an_invitation_makes_a_member_once(backend: Backend, account: Account, owner: Member) -> None:
+def test_an_invitation_creates_one_member(backend: Backend, account: Account, owner: Member) -> None:
     email, token = invite(backend, account, owner, ADMIN)
-    link = opened(backend, token)
+    link = find_link(backend, token)
     assert link is not None
     assert (link.kind, link.email, link.role, link.account) == (LinkKind.INVITE, email, ADMIN, account.slug)
     assert backend.run(lambda db: team.list_invitations(db, account.id)) == [link]
@@ -76,7 +76,7 @@ def test_an_invitation_makes_a_member_once(backend: Backend, account: Account, o
     signed = resume(backend, sign_in(backend, email, NEW))
     assert signed is not None
     assert signed.member == joined
-    assert opened(backend, token) is None
+    assert find_link(backend, token) is None
     with pytest.raises(NotFoundError):
         accept(backend, token, "yet another pass phrase")
     assert backend.run(lambda db: team.list_invitations(db, account.id)) == []
@@ -89,42 +89,42 @@ def test_an_invitation_makes_a_member_once(backend: Backend, account: Account, o
     assert NEW not in stored
 
 
-def test_a_link_opened_many_times_at_once_makes_one_member(
+def test_a_link_accepted_many_times_at_once_creates_one_member(
     backend: Backend, account: Account, owner: Member
 ) -> None:
     email, token = invite(backend, account, owner)
 
     async def work(pool: Pool) -> list[object]:
-        joining = (team.accept_link(pool, token, password=NEW, now=NOW) for _ in range(4))
-        return await asyncio.gather(*joining, return_exceptions=True)
+        attempts = (team.accept_link(pool, token, password=NEW, now=NOW) for _ in range(4))
+        return await asyncio.gather(*attempts, return_exceptions=True)
 
     results = with_pool(backend, work, size=4)
     assert sorted(type(result).__name__ for result in results) == ["Member", *["NotFoundError"] * 3]
     assert backend.sql("SELECT count(*) FROM members WHERE email = %s", email) == [(1,)]
 
 
-def test_a_link_ends_by_time_by_withdrawal_and_by_another_one(
+def test_a_link_ends_by_expiry_withdrawal_or_a_newer_link(
     backend: Backend, account: Account, owner: Member
 ) -> None:
     email, first = invite(backend, account, owner)
-    assert opened(backend, first, NOW + 7 * DAY - STEP) is not None
-    assert opened(backend, first, NOW + 7 * DAY) is None
+    assert find_link(backend, first, NOW + 7 * DAY - STEP) is not None
+    assert find_link(backend, first, NOW + 7 * DAY) is None
     with pytest.raises(NotFoundError):
         accept(backend, first, now=NOW + 7 * DAY)
     _, second = invite(backend, account, owner, email=email.upper())
-    assert opened(backend, first) is None
-    link = opened(backend, second)
+    assert find_link(backend, first) is None
+    link = find_link(backend, second)
     assert link is not None
     backend.run(lambda db: team.withdraw_invitation(db, account, owner, link.id, NOW))
-    assert opened(backend, second) is None
+    assert find_link(backend, second) is None
     with pytest.raises(NotFoundError):
         backend.run(lambda db: team.withdraw_invitation(db, account, owner, link.id, NOW))
     for text in ("", "\0", "x" * 43, "\udc80" * 43, first[:-1]):
-        assert opened(backend, text) is None
+        assert find_link(backend, text) is None
     assert trail(backend, account)[-1][1:3] == ("user.withdraw_invitation", link.email)
 
 
-def test_expired_links_are_swept(backend: Backend, account: Account, owner: Member) -> None:
+def test_expired_links_are_deleted(backend: Backend, account: Account, owner: Member) -> None:
     invite(backend, account, owner)
     reset = backend.run(
         lambda db: team.create_reset_link(db, owner.email, by="operator", now=NOW + 6 * DAY + 2 * STEP)
@@ -134,30 +134,28 @@ def test_expired_links_are_swept(backend: Backend, account: Account, owner: Memb
     assert len(backend.sql(kept, account.id)) == 2
     backend.run(lambda db: sessions.delete_expired(db, now=NOW + 7 * DAY))
     assert backend.sql(kept, account.id) == [("reset",)]
-    assert opened(backend, reset, NOW + 7 * DAY) is not None
+    assert find_link(backend, reset, NOW + 7 * DAY) is not None
 
 
-def test_a_bad_password_or_address_uses_no_link_up(backend: Backend, account: Account, owner: Member) -> None:
+def test_a_bad_password_does_not_use_up_a_link(backend: Backend, account: Account, owner: Member) -> None:
     _, token = invite(backend, account, owner)
     for password in ("short", "x" * 1025, "with\0 a null character"):
         with pytest.raises(BadInputError):
             accept(backend, token, password)
-    assert opened(backend, token) is not None
+    assert find_link(backend, token) is not None
     for email in ("nobody", "a b@example.com", "a@b\0", "x" * 260 + "@example.com", owner.email.upper()):
         with pytest.raises(BadInputError):
             invite(backend, account, owner, email=email)
 
 
-def test_whether_an_address_belongs_elsewhere_is_not_told_to_who_invites(
+def test_an_invitation_does_not_reveal_members_of_other_accounts(
     backend: Backend, account: Account, owner: Member
 ) -> None:
     stranger = add_member(backend, backend.tenant().account)
     _, token = invite(backend, account, owner, email=stranger.email)
     with pytest.raises(BadInputError):
         accept(backend, token)
-    assert resume(backend, sign_in(backend, stranger.email)) is not None, (
-        "nothing of the other member has changed"
-    )
+    assert resume(backend, sign_in(backend, stranger.email)) is not None, "the other member has not changed"
     with pytest.raises(BadInputError):
         invite(backend, account, "operator", email=stranger.email)
 
@@ -173,15 +171,15 @@ def test_whether_an_address_belongs_elsewhere_is_not_told_to_who_invites(
         (MEMBER, OWNER, False), (MEMBER, ADMIN, False), (MEMBER, MEMBER, False),
     ],
 )  # fmt: skip
-def test_one_invites_withdraws_and_removes_only_whom_ones_role_manages(
+def test_members_invite_withdraw_and_remove_only_roles_they_manage(
     backend: Backend, account: Account, owner: Member, by: Role, role: Role, allowed: bool
 ) -> None:
     actor, other = add_member(backend, account, by), add_member(backend, account, role)
     _, token = invite(backend, account, owner, role)
-    link = opened(backend, token)
+    link = find_link(backend, token)
     assert link is not None
     before = everything_stored(backend)
-    for refused, work in [
+    for error, work in [
         (
             ForbiddenError,
             lambda db: team.invite_member(
@@ -194,21 +192,22 @@ def test_one_invites_withdraws_and_removes_only_whom_ones_role_manages(
         if allowed:
             backend.run(work)
         else:
-            with pytest.raises(refused):
+            with pytest.raises(error):
                 backend.run(work)
     assert (other.id not in members(backend, account)) is allowed
-    assert allowed or everything_stored(backend) == before, "a refusal leaves nothing"
+    assert allowed or everything_stored(backend) == before, "a refusal changes nothing"
 
 
 @pytest.mark.parametrize(
     ("by", "was", "to", "allowed"),
     [
         (OWNER, MEMBER, OWNER, True), (OWNER, OWNER, MEMBER, True), (OWNER, ADMIN, MEMBER, True),
-        (ADMIN, MEMBER, ADMIN, False), (ADMIN, ADMIN, MEMBER, False), (ADMIN, OWNER, MEMBER, False), (ADMIN, MEMBER, OWNER, False),
+        (ADMIN, MEMBER, ADMIN, False), (ADMIN, ADMIN, MEMBER, False),
+        (ADMIN, OWNER, MEMBER, False), (ADMIN, MEMBER, OWNER, False),
         (MEMBER, MEMBER, ADMIN, False), (MEMBER, OWNER, MEMBER, False),
     ],
 )  # fmt: skip
-def test_a_role_is_changed_only_by_who_manages_both(
+def test_a_role_is_changed_only_by_members_who_manage_both_roles(
     backend: Backend, account: Account, owner: Member, by: Role, was: Role, to: Role, allowed: bool
 ) -> None:
     actor, other = add_member(backend, account, by), add_member(backend, account, was)
@@ -229,10 +228,14 @@ def test_a_role_is_changed_only_by_who_manages_both(
             backend.run(lambda db: team.change_role(db, account, actor, other.id, to, now=NOW))
     signed = resume(backend, token)
     assert signed is not None
-    assert signed.member.role is (to if allowed else was), "the new role holds at once, in the old session"
+    assert signed.member.role is (to if allowed else was), (
+        "the new role takes effect at once, in the old session"
+    )
 
 
-def test_one_may_step_down_but_never_up(backend: Backend, account: Account, owner: Member) -> None:
+def test_members_may_lower_but_not_raise_their_own_role(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     for role, to in [(MEMBER, ADMIN), (MEMBER, OWNER), (ADMIN, OWNER)]:
         actor = add_member(backend, account, role)
         with pytest.raises(ForbiddenError):
@@ -243,13 +246,15 @@ def test_one_may_step_down_but_never_up(backend: Backend, account: Account, owne
     assert (
         backend.run(lambda db: team.change_role(db, account, admin, admin.id, MEMBER, now=NOW)).role is MEMBER
     )
-    with pytest.raises(ForbiddenError):  # by what the member was when the page was opened
+    with pytest.raises(ForbiddenError):  # `admin` still has the old role, as a page that was opened before
         backend.run(
             lambda db: team.invite_member(db, account, admin, email="x@example.com", role=MEMBER, now=NOW)
         )
 
 
-def test_the_last_owner_stays(backend: Backend, account: Account, owner: Member) -> None:
+def test_the_last_owner_cannot_be_removed_or_demoted(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     for by in (owner, "operator"):
         with pytest.raises(BadInputError):
             backend.run(lambda db, by=by: team.change_role(db, account, by, owner.id, ADMIN, now=NOW))
@@ -269,7 +274,7 @@ def test_the_last_owner_stays(backend: Backend, account: Account, owner: Member)
     assert sorted(members(backend, account).values()) == [MEMBER, OWNER]
 
 
-def test_a_removed_member_is_out_with_all_invitations_and_the_keys_stay(
+def test_removing_a_member_ends_sessions_and_invitations_but_keeps_keys(
     backend: Backend, account: Account, owner: Member
 ) -> None:
     admin = add_member(backend, account, ADMIN)
@@ -279,8 +284,8 @@ def test_a_removed_member_is_out_with_all_invitations_and_the_keys_stay(
     _, kept = invite(backend, account, owner)
     backend.run(lambda db: team.remove_member(db, account, owner, admin.id, now=NOW))
     assert resume(backend, session) is None
-    assert opened(backend, link) is None
-    assert opened(backend, kept) is not None
+    assert find_link(backend, link) is None
+    assert find_link(backend, kept) is not None
     assert backend.sql("SELECT revoked_at FROM api_keys WHERE id = %s", UUID(key_id)) == [(None,)]
     actor, action, target, _, detail = trail(backend, account)[-1]
     assert (actor, action, target, detail) == (
@@ -293,20 +298,20 @@ def test_a_removed_member_is_out_with_all_invitations_and_the_keys_stay(
         invite(backend, account, admin)
 
 
-def test_a_step_down_takes_back_what_one_had_invited(
-    backend: Backend, account: Account, owner: Member
-) -> None:
+def test_a_demoted_member_loses_open_invitations(backend: Backend, account: Account, owner: Member) -> None:
     other = add_member(backend, account, OWNER)
     _, link = invite(backend, account, other, OWNER)
     backend.run(lambda db: team.change_role(db, account, owner, other.id, MEMBER, now=NOW))
-    assert opened(backend, link) is None
+    assert find_link(backend, link) is None
 
 
-def test_an_account_reaches_nobody_of_another(backend: Backend, account: Account, owner: Member) -> None:
-    theirs = backend.tenant().account
-    stranger = add_member(backend, theirs, MEMBER)
-    _, token = invite(backend, theirs, "operator")
-    link = opened(backend, token)
+def test_members_of_another_account_cannot_be_changed(
+    backend: Backend, account: Account, owner: Member
+) -> None:
+    other_account = backend.tenant().account
+    stranger = add_member(backend, other_account, MEMBER)
+    _, token = invite(backend, other_account, "operator")
+    link = find_link(backend, token)
     assert link is not None
     for work in (
         lambda db: team.change_role(db, account, owner, stranger.id, ADMIN, now=NOW),
@@ -316,14 +321,14 @@ def test_an_account_reaches_nobody_of_another(backend: Backend, account: Account
         with pytest.raises(NotFoundError):
             backend.run(work)
     for work in (
-        lambda db: team.change_role(db, theirs, owner, stranger.id, ADMIN, now=NOW),
-        lambda db: team.remove_member(db, theirs, owner, stranger.id, now=NOW),
-        lambda db: team.invite_member(db, theirs, owner, email="x@example.com", role=MEMBER, now=NOW),
+        lambda db: team.change_role(db, other_account, owner, stranger.id, ADMIN, now=NOW),
+        lambda db: team.remove_member(db, other_account, owner, stranger.id, now=NOW),
+        lambda db: team.invite_member(db, other_account, owner, email="x@example.com", role=MEMBER, now=NOW),
     ):
         with pytest.raises(ForbiddenError):
             backend.run(work)
     assert backend.run(lambda db: team.list_invitations(db, account.id)) == []
-    assert members(backend, theirs) == {stranger.id: MEMBER}
+    assert members(backend, other_account) == {stranger.id: MEMBER}
 
 
 # --- passwords
@@ -335,20 +340,20 @@ def test_a_reset_link_sets_the_password_once_and_ends_every_session(
     session = sign_in(backend, owner.email)
     earlier = backend.run(lambda db: team.create_reset_link(db, owner.email, by="operator", now=NOW))
     token = backend.run(lambda db: team.create_reset_link(db, owner.email.upper(), by="operator", now=NOW))
-    assert opened(backend, earlier) is None
-    link = opened(backend, token, NOW + DAY - STEP)
+    assert find_link(backend, earlier) is None
+    link = find_link(backend, token, NOW + DAY - STEP)
     assert link is not None
     assert (link.kind, link.email, link.account) == (LinkKind.RESET, owner.email, account.slug)
-    assert opened(backend, token, NOW + DAY) is None
+    assert find_link(backend, token, NOW + DAY) is None
     assert backend.run(lambda db: team.list_invitations(db, account.id)) == []
-    assert resume(backend, session) is not None, "a link that nobody has used changes nothing"
+    assert resume(backend, session) is not None, "an unused link changes nothing"
     for _ in range(5):
         with pytest.raises(SignInError):
             sign_in(backend, owner.email, "forgotten pass phrase")
     assert accept(backend, token) == owner
     assert resume(backend, session) is None
     assert resume(backend, sign_in(backend, owner.email, NEW)) is not None, (
-        "and the failures before count no longer"
+        "earlier failures do not count any more"
     )
     with pytest.raises(SignInError):
         sign_in(backend, owner.email)
@@ -370,8 +375,8 @@ def change_password(backend: Backend, member: Member, old: str, new: str, keep: 
 def test_a_changed_password_ends_the_other_sessions(
     backend: Backend, account: Account, owner: Member
 ) -> None:
-    mine, other = sign_in(backend, owner.email), sign_in(backend, owner.email)
-    signed = resume(backend, mine)
+    own_session, other = sign_in(backend, owner.email), sign_in(backend, owner.email)
+    signed = resume(backend, own_session)
     assert signed is not None
     with pytest.raises(SignInError) as wrong:
         change_password(backend, owner, "a wrong pass phrase", NEW, signed.session_id)
@@ -380,7 +385,7 @@ def test_a_changed_password_ends_the_other_sessions(
         change_password(backend, owner, PASSWORD, "short", signed.session_id)
     assert resume(backend, other) is not None
     change_password(backend, owner, PASSWORD, NEW, signed.session_id)
-    assert resume(backend, mine) is not None
+    assert resume(backend, own_session) is not None
     assert resume(backend, other) is None
     assert sign_in(backend, owner.email, NEW)
     lines = [
@@ -394,42 +399,44 @@ def test_a_changed_password_ends_the_other_sessions(
     assert PASSWORD not in stored
 
 
-def test_a_stolen_session_guesses_no_password(backend: Backend, account: Account, owner: Member) -> None:
+def test_a_stolen_session_cannot_guess_the_password(
+    backend: Backend, account: Account, owner: Member
+) -> None:
     codes = []
     for _ in range(6):
-        with pytest.raises(SignInError) as refused:
+        with pytest.raises(SignInError) as refusal:
             change_password(backend, owner, "a wrong pass phrase", NEW, uuid4())
-        codes.append(refused.value.code)
+        codes.append(refusal.value.code)
     assert codes == ["wrong"] * 5 + ["limited"]
 
 
-# --- the second step
+# --- the second factor
 
 
-def turn_on(backend: Backend, account: Account, member: Member) -> tuple[pyotp.TOTP, list[str]]:
-    begun = backend.run(lambda db: team.begin_totp(db, backend.keys, account, member, now=NOW))
-    app = cast("pyotp.TOTP", pyotp.parse_uri(begun.uri))
-    assert app.secret == begun.secret
+def enable_totp(backend: Backend, account: Account, member: Member) -> tuple[pyotp.TOTP, list[str]]:
+    setup = backend.run(lambda db: team.begin_totp(db, backend.keys, account, member, now=NOW))
+    app = cast("pyotp.TOTP", pyotp.parse_uri(setup.uri))
+    assert app.secret == setup.secret
     codes = backend.run(lambda db: team.confirm_totp(db, backend.keys, member, app.at(NOW), NOW))
     return app, codes
 
 
-def refused(backend: Backend, email: str, **given: Any) -> str:
+def refusal_code(backend: Backend, email: str, **options: Any) -> str:
     with pytest.raises(SignInError) as error:
-        sign_in(backend, email, **given)
+        sign_in(backend, email, **options)
     return error.value.code
 
 
-def test_the_second_step_asks_for_nothing_until_it_is_confirmed(
+def test_a_second_factor_has_no_effect_until_it_is_confirmed(
     backend: Backend, account: Account, owner: Member
 ) -> None:
-    begun = backend.run(lambda db: team.begin_totp(db, backend.keys, account, owner, now=NOW))
+    setup = backend.run(lambda db: team.begin_totp(db, backend.keys, account, owner, now=NOW))
     assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) is None
     assert sign_in(backend, owner.email)
     with pytest.raises(BadInputError):
         backend.run(lambda db: team.confirm_totp(db, backend.keys, owner, "000000", NOW + 365 * DAY))
-    app, codes = turn_on(backend, account, owner)
-    assert app.secret != begun.secret
+    app, codes = enable_totp(backend, account, owner)
+    assert app.secret != setup.secret
     assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) == 10
     for work in (
         lambda db: team.begin_totp(db, backend.keys, account, owner, now=NOW),
@@ -438,46 +445,48 @@ def test_the_second_step_asks_for_nothing_until_it_is_confirmed(
         with pytest.raises(BadInputError):
             backend.run(work)
     stored = everything_stored(backend)
-    for secret in (app.secret, begun.secret, *codes, *(code.replace("-", "") for code in codes)):
+    for secret in (app.secret, setup.secret, *codes, *(code.replace("-", "") for code in codes)):
         assert secret not in stored
 
 
-def test_a_code_is_asked_for_and_works_once(backend: Backend, account: Account, owner: Member) -> None:
-    app, _ = turn_on(backend, account, owner)
+def test_a_code_is_required_and_works_once(backend: Backend, account: Account, owner: Member) -> None:
+    app, _ = enable_totp(backend, account, owner)
     later = NOW + 10 * STEP
-    assert refused(backend, owner.email, now=later) == "code_needed"
-    assert refused(backend, owner.email, code=" ", now=later) == "code_needed"
-    assert refused(backend, owner.email, password="a wrong pass phrase", now=later) == "wrong", (
-        "nothing of it is told before the password"
+    assert refusal_code(backend, owner.email, now=later) == "code_needed"
+    assert refusal_code(backend, owner.email, code=" ", now=later) == "code_needed"
+    assert refusal_code(backend, owner.email, password="a wrong pass phrase", now=later) == "wrong", (
+        "the second factor is not mentioned before the password is correct"
     )
-    assert refused(backend, owner.email, code=app.at(NOW), now=NOW) == "wrong", (
-        "the one that confirmed it is used"
+    assert refusal_code(backend, owner.email, code=app.at(NOW), now=NOW) == "wrong", (
+        "the code of the confirmation is used up"
     )
     assert resume(backend, sign_in(backend, owner.email, code=app.at(later), now=later), later) is not None
-    assert refused(backend, owner.email, code=app.at(later), now=later) == "wrong"
-    assert refused(backend, owner.email, code=app.at(later - STEP), now=later) == "wrong"
+    assert refusal_code(backend, owner.email, code=app.at(later), now=later) == "wrong"
+    assert refusal_code(backend, owner.email, code=app.at(later - STEP), now=later) == "wrong"
     assert sign_in(backend, owner.email, code=app.at(later + 2 * STEP), now=later + STEP)
 
 
-def test_asking_for_the_code_is_no_failure_and_no_way_around_the_limit(
+def test_a_missing_code_is_no_failure_but_wrong_codes_are_limited(
     backend: Backend, account: Account, owner: Member
 ) -> None:
-    turn_on(backend, account, owner)
+    enable_totp(backend, account, owner)
     later = NOW + 10 * STEP
     for _ in range(5):
-        assert refused(backend, owner.email, now=later) == "code_needed"
-        assert refused(backend, owner.email, code="abc", now=later) == "wrong"
-    assert refused(backend, owner.email, now=later) == "limited"
+        assert refusal_code(backend, owner.email, now=later) == "code_needed"
+        assert refusal_code(backend, owner.email, code="abc", now=later) == "wrong"
+    assert refusal_code(backend, owner.email, now=later) == "limited"
     lines = [detail["wrong"] for *_, outcome, detail in trail(backend, account) if outcome == "failed"]
     assert lines == ["code"] * 5
 
 
-def test_one_code_at_the_same_moment_lets_one_in(backend: Backend, account: Account, owner: Member) -> None:
-    app, _ = turn_on(backend, account, owner)
+def test_concurrent_sign_ins_with_one_code_succeed_once(
+    backend: Backend, account: Account, owner: Member
+) -> None:
+    app, _ = enable_totp(backend, account, owner)
     later = NOW + 10 * STEP
 
     async def work(pool: Pool) -> list[object]:
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "email": owner.email,
             "password": PASSWORD,
             "code": app.at(later),
@@ -486,7 +495,7 @@ def test_one_code_at_the_same_moment_lets_one_in(backend: Backend, account: Acco
             "now": later,
         }
         return await asyncio.gather(
-            *(sessions.sign_in(pool, backend.keys, **given) for _ in range(3)), return_exceptions=True
+            *(sessions.sign_in(pool, backend.keys, **options) for _ in range(3)), return_exceptions=True
         )
 
     assert sorted(type(result).__name__ for result in with_pool(backend, work, size=3)) == [
@@ -499,33 +508,33 @@ def test_one_code_at_the_same_moment_lets_one_in(backend: Backend, account: Acco
 def test_each_recovery_code_works_once_and_for_its_member_only(
     backend: Backend, account: Account, owner: Member
 ) -> None:
-    _, codes = turn_on(backend, account, owner)
+    _, codes = enable_totp(backend, account, owner)
     other = add_member(backend, account)
-    turn_on(backend, account, other)
+    enable_totp(backend, account, other)
     assert len(set(codes)) == 10
-    assert refused(backend, other.email, code=codes[0]) == "wrong"
+    assert refusal_code(backend, other.email, code=codes[0]) == "wrong"
     assert sign_in(backend, owner.email, code=codes[0].upper())
-    assert refused(backend, owner.email, code=codes[0]) == "wrong"
+    assert refusal_code(backend, owner.email, code=codes[0]) == "wrong"
     assert sign_in(backend, owner.email, code=codes[1].replace("-", ""))
     assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) == 8
     assert trail(backend, account)[-1][4]["recovery_codes_left"] == 8
 
 
-def test_the_second_step_goes_by_the_password_or_the_operator(
+def test_a_second_factor_is_disabled_by_the_password_or_the_operator(
     backend: Backend, account: Account, owner: Member
 ) -> None:
-    turn_on(backend, account, owner)
+    enable_totp(backend, account, owner)
     with pytest.raises(SignInError):
         with_pool(
             backend, lambda pool: team.disable_totp(pool, owner, password="a wrong pass phrase", now=NOW)
         )
-    assert refused(backend, owner.email) == "code_needed"
+    assert refusal_code(backend, owner.email) == "code_needed"
     with_pool(backend, lambda pool: team.disable_totp(pool, owner, password=PASSWORD, now=NOW))
     assert sign_in(backend, owner.email)
     assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) is None
     with pytest.raises(BadInputError):
         with_pool(backend, lambda pool: team.disable_totp(pool, owner, password=PASSWORD, now=NOW))
-    turn_on(backend, account, owner)
+    enable_totp(backend, account, owner)
     for _ in range(2):
         assert (
             backend.run(lambda db: team.disable_totp_by_operator(db, owner.email, by="operator", now=NOW))

@@ -1,4 +1,4 @@
-"""Saved views on a real database."""
+"""Test saved views on a real database."""
 
 from uuid import uuid4
 
@@ -26,9 +26,9 @@ def save(backend: Backend, account: Account, name: str = "Alive and high", query
 
 
 def test_a_view_is_saved_listed_by_name_and_removed(backend: Backend, account: Account) -> None:
-    late, first = save(backend, account, " zebra "), save(backend, account, "Anything", "?" + QUERY)
-    assert backend.run(lambda db: views.list_views(db, account)) == [first, late]
-    assert (late.name, late.query, late.created_by, late.created_at) == (
+    last, first = save(backend, account, " zebra "), save(backend, account, "Anything", "?" + QUERY)
+    assert backend.run(lambda db: views.list_views(db, account)) == [first, last]
+    assert (last.name, last.query, last.created_by, last.created_at) == (
         "zebra",
         QUERY,
         "jo@example.com",
@@ -36,10 +36,10 @@ def test_a_view_is_saved_listed_by_name_and_removed(backend: Backend, account: A
     )
     assert first.query == QUERY
     assert (
-        backend.run(lambda db: views.remove_view(db, account, late.id, by="al@example.com", now=NOW)) == late
+        backend.run(lambda db: views.remove_view(db, account, last.id, by="al@example.com", now=NOW)) == last
     )
     with pytest.raises(NotFoundError):
-        backend.run(lambda db: views.remove_view(db, account, late.id, by="al@example.com", now=NOW))
+        backend.run(lambda db: views.remove_view(db, account, last.id, by="al@example.com", now=NOW))
     assert backend.run(lambda db: views.list_views(db, account)) == [first]
     assert [(actor, action) for actor, action, *_ in trail(backend, account)] == [
         ("jo@example.com", "view.save"),
@@ -48,7 +48,7 @@ def test_a_view_is_saved_listed_by_name_and_removed(backend: Backend, account: A
     ]
 
 
-def test_a_name_is_given_once_in_an_account_whatever_its_case(backend: Backend, account: Account) -> None:
+def test_a_name_is_unique_in_an_account_ignoring_case(backend: Backend, account: Account) -> None:
     save(backend, account)
     with pytest.raises(BadInputError):
         save(backend, account, "ALIVE and high")
@@ -67,12 +67,14 @@ def test_a_name_is_given_once_in_an_account_whatever_its_case(backend: Backend, 
         ("a", "q=\0"),
     ],
 )
-def test_what_does_not_fit_is_refused(backend: Backend, account: Account, name: str, query: str) -> None:
+def test_invalid_names_and_queries_are_refused(
+    backend: Backend, account: Account, name: str, query: str
+) -> None:
     with pytest.raises(BadInputError):
         save(backend, account, name, query)
 
 
-def test_an_account_has_only_so_many(
+def test_the_number_of_views_is_limited(
     backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(views, "MAX_VIEWS", 2)
@@ -82,11 +84,11 @@ def test_an_account_has_only_so_many(
         save(backend, account, "c")
 
 
-def test_another_account_sees_and_removes_none_of_them(backend: Backend, account: Account) -> None:
-    view, stranger = save(backend, account), backend.tenant().account
-    assert backend.run(lambda db: views.list_views(db, stranger)) == []
+def test_another_account_cannot_list_or_remove_views(backend: Backend, account: Account) -> None:
+    view, other_account = save(backend, account), backend.tenant().account
+    assert backend.run(lambda db: views.list_views(db, other_account)) == []
     for id_ in (view.id, uuid4()):
         with pytest.raises(NotFoundError):
-            backend.run(lambda db, id_=id_: views.remove_view(db, stranger, id_, by="x", now=NOW))
+            backend.run(lambda db, id_=id_: views.remove_view(db, other_account, id_, by="x", now=NOW))
     backend.run(lambda db: accounts.delete_account(db, account.slug))
     assert backend.sql("SELECT count(*) FROM views WHERE account_id = %s", account.id) == [(0,)]

@@ -30,18 +30,18 @@ def password_hash() -> str:
 
 
 @pytest.fixture
-def nobody_has_tried(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_failed_sign_ins(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delete the failed attempts of other tests, and make password hashes cheap."""
     backend.sql("TRUNCATE sign_in_attempts")
     monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(**QUICK))
 
 
 def add_member(
-    backend: Backend, account: Account, role: Role = Role.OWNER, password_hash_: str | None = None
+    backend: Backend, account: Account, role: Role = Role.OWNER, stored_hash: str | None = None
 ) -> Member:
     """Insert a member with the password PASSWORD, or with the given hash."""
     new = accounts.NewMember(
-        uuid4(), f"{role}-{uuid4().hex[:8]}@example.com", role, password_hash_ or password_hash()
+        uuid4(), f"{role}-{uuid4().hex[:8]}@example.com", role, stored_hash or password_hash()
     )
     backend.run(lambda db: accounts.insert_member(db, account.id, new, now=NOW))
     return Member(new.id, account.slug, new.email, role, NOW)
