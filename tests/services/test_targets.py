@@ -1,4 +1,4 @@
-"""Targets on a real database: kept apart by account, credentials sealed, due when their time has come."""
+"""Test targets on a real database: separate for each account, encrypted credentials, due times."""
 
 import asyncio
 import json
@@ -28,21 +28,24 @@ TOKEN = "ghp_" + "made0up1for2tests3only" * 2
 
 @pytest.fixture
 def account(backend: Backend) -> Account:
+    """Return a new account."""
     return backend.tenant().account
 
 
 @pytest.fixture(autouse=True)
 def _no_targets_left(backend: Backend) -> Iterator[None]:
-    """What is due is asked over all accounts, so nothing is left for other tests."""
+    """Delete all targets after a test, because due targets are selected over all accounts."""
     yield
     backend.sql("DELETE FROM targets")
 
 
-def add(backend: Backend, account: Account, text: str, **given: Any) -> Target:
-    return backend.run(lambda db: service.add_target(db, backend.keys, account, text, **arguments(**given)))
+def add(backend: Backend, account: Account, text: str, **fields: Any) -> Target:
+    """Add a target with these fields."""
+    return backend.run(lambda db: service.add_target(db, backend.keys, account, text, **arguments(**fields)))
 
 
-def arguments(**given: Any) -> dict[str, Any]:
+def arguments(**fields: Any) -> dict[str, Any]:
+    """Return the arguments of `add_target`, with defaults."""
     defaults: dict[str, Any] = {
         "kind": None,
         "schedule": Schedule.OFF,
@@ -51,17 +54,18 @@ def arguments(**given: Any) -> dict[str, Any]:
         "chosen": {},
         "credential": None,
     }
-    return defaults | {"by": "test", "now": NOW} | given
+    return defaults | {"by": "test", "now": NOW} | fields
 
 
 def trail(backend: Backend, account: Account) -> list[audit.AuditLine]:
+    """Return the audit lines about targets, oldest first."""
     page = backend.run(
         lambda db: audit.select_page(db, account.id, AuditFilter("target"), limit=100, before=None)
     )
     return [line for _, line in reversed(page)]
 
 
-def test_a_target_comes_back_as_it_was_added(backend: Backend, account: Account) -> None:
+def test_a_stored_target_equals_the_added_one(backend: Backend, account: Account) -> None:
     added = add(
         backend,
         account,
@@ -105,7 +109,7 @@ def test_a_credential_is_stored_encrypted_for_this_target_only(backend: Backend,
     assert TOKEN.encode() not in bytes_
 
 
-def test_the_trail_tells_what_was_done_and_neither_credential_nor_query(
+def test_the_audit_trail_has_the_changes_without_credential_and_query(
     backend: Backend, account: Account
 ) -> None:
     added = add(
@@ -128,29 +132,29 @@ def test_the_trail_tells_what_was_done_and_neither_credential_nor_query(
         str(added.id),
         "ok",
     )
-    told = {"kind": "site", "target": "https://example.com/a"}
-    more = {
+    spec = {"kind": "site", "target": "https://example.com/a"}
+    settings = {
         "schedule": "hourly",
         "include": [],
         "exclude": [],
         "options": OPTIONS[TargetKind.SITE],
         "has_credential": True,
     }
-    assert first.detail == told | more
+    assert first.detail == spec | settings
     assert (second.at, second.actor, second.action, second.target) == (
         NOW + timedelta(hours=1),
         "al",
         "target.remove",
         str(added.id),
     )
-    assert second.detail == told
+    assert second.detail == spec
     text = json.dumps([first.detail, second.detail])
     assert TOKEN not in text
     assert "tok4567890" not in text
 
 
 @pytest.mark.parametrize(
-    ("first", "again"),
+    ("first", "duplicate"),
     [
         ("github:acme/shop", "https://GitHub.com/Acme/Shop.git"),
         ("github:acme", "https://github.com/ACME/"),
@@ -158,35 +162,37 @@ def test_the_trail_tells_what_was_done_and_neither_credential_nor_query(
         ("https://gist.github.com/jo/aa5a315d61ae9438b18d", "https://gist.github.com/aa5a315d61ae9438b18d"),
     ],
 )
-def test_the_same_target_twice_is_refused_and_named(
-    backend: Backend, account: Account, first: str, again: str
+def test_a_duplicate_target_is_refused_with_the_id_of_the_first(
+    backend: Backend, account: Account, first: str, duplicate: str
 ) -> None:
-    there = add(backend, account, first)
-    with pytest.raises(BadInputError, match=str(there.id)):
-        add(backend, account, again)
+    existing = add(backend, account, first)
+    with pytest.raises(BadInputError, match=str(existing.id)):
+        add(backend, account, duplicate)
     assert len(trail(backend, account)) == 1
-    add(backend, backend.tenant().account, again)
-    backend.run(lambda db: service.remove_target(db, account, str(there.id), by="test", now=NOW))
-    add(backend, account, again)
+    add(backend, backend.tenant().account, duplicate)
+    backend.run(lambda db: service.remove_target(db, account, str(existing.id), by="test", now=NOW))
+    add(backend, account, duplicate)
 
 
-def test_the_same_address_as_site_and_as_page_are_two(backend: Backend, account: Account) -> None:
+def test_an_address_may_be_both_a_site_and_a_page(backend: Backend, account: Account) -> None:
     add(backend, account, "https://example.com")
     add(backend, account, "https://example.com", kind=TargetKind.PAGE)
     assert len(backend.run(lambda db: service.list_targets(db, account))) == 2
 
 
-def test_of_two_who_add_the_same_at_once_one_is_refused(backend: Backend, account: Account) -> None:
-    async def one(url: str) -> Target:
+def test_of_two_concurrent_requests_for_the_same_target_one_is_refused(
+    backend: Backend, account: Account
+) -> None:
+    async def add_slowly(url: str) -> Target:
         async with await database.connect(url) as db, db.transaction():
             target = await service.add_target(db, backend.keys, account, "github:acme", **arguments())
-            await asyncio.sleep(0.2)  # the other one asks before this one is there
+            await asyncio.sleep(0.2)  # so that the other request begins before this one is committed
             return target
 
     async def both() -> list[Target | BaseException]:
         url = backend.settings.database_url
         assert url is not None
-        return await asyncio.gather(one(url), one(url), return_exceptions=True)
+        return await asyncio.gather(add_slowly(url), add_slowly(url), return_exceptions=True)
 
     kinds = sorted(type(result).__name__ for result in asyncio.run(both()))
     assert kinds == ["BadInputError", "Target"]
@@ -211,7 +217,7 @@ def test_of_two_who_add_the_same_at_once_one_is_refused(backend: Backend, accoun
         {"credential": Secret(TOKEN * 200)},
     ],
 )
-def test_wrong_input_is_refused_and_leaves_nothing(
+def test_invalid_input_is_refused_and_nothing_is_stored(
     backend: Backend, account: Account, wrong: dict[str, Any]
 ) -> None:
     with pytest.raises(BadInputError) as refused:
@@ -221,7 +227,7 @@ def test_wrong_input_is_refused_and_leaves_nothing(
     assert trail(backend, account) == []
 
 
-def test_patterns_and_credentials_at_their_limits_are_taken(backend: Backend, account: Account) -> None:
+def test_patterns_and_credentials_at_their_limits_are_accepted(backend: Backend, account: Account) -> None:
     added = add(backend, account, "github:acme", include=["a" * 500] * 100, credential=Secret("x" * 8_000))
     assert added.spec.include == ("a" * 500,) * 100
     assert add(
@@ -229,15 +235,15 @@ def test_patterns_and_credentials_at_their_limits_are_taken(backend: Backend, ac
     ).has_credential
 
 
-def test_a_credential_is_not_taken_for_plain_http(backend: Backend, account: Account) -> None:
+def test_a_credential_for_plain_http_is_refused(backend: Backend, account: Account) -> None:
     with pytest.raises(BadInputError, match="https only"):
         add(backend, account, "http://example.com", credential=Secret(TOKEN))
 
 
-def test_an_enterprise_host_is_passed_on(backend: Backend, account: Account) -> None:
-    there = add(backend, account, "github:acme/shop", web_host="ghe.example")
-    assert there.spec.name == "https://ghe.example/acme/shop"
-    with pytest.raises(BadInputError, match=str(there.id)):
+def test_a_target_may_be_on_a_github_enterprise_host(backend: Backend, account: Account) -> None:
+    target = add(backend, account, "github:acme/shop", web_host="ghe.example")
+    assert target.spec.name == "https://ghe.example/acme/shop"
+    with pytest.raises(BadInputError, match=str(target.id)):
         add(backend, account, "https://ghe.example/ACME/shop", web_host="ghe.example")
 
 
@@ -250,33 +256,36 @@ def test_an_unknown_id_is_not_found(backend: Backend, account: Account, id_: str
     assert trail(backend, account) == []
 
 
-def test_another_accounts_target_is_not_found_and_not_changed(backend: Backend, account: Account) -> None:
+def test_the_target_of_another_account_is_not_found_and_not_changed(
+    backend: Backend, account: Account
+) -> None:
     stranger = backend.tenant().account
-    mine = add(backend, account, "github:acme", schedule=Schedule.DAILY, credential=Secret(TOKEN))
+    target = add(backend, account, "github:acme", schedule=Schedule.DAILY, credential=Secret(TOKEN))
     for call in (service.get_target, lambda *a: service.remove_target(*a, by="test", now=NOW)):
         with pytest.raises(NotFoundError):
-            backend.run(lambda db, call=call: call(db, stranger, str(mine.id)))
+            backend.run(lambda db, call=call: call(db, stranger, str(target.id)))
     assert backend.run(lambda db: service.list_targets(db, stranger)) == []
-    assert backend.run(lambda db: targets.select_credential_box(db, stranger.id, mine.id)) is None
-    backend.run(lambda db: targets.update_next_run(db, stranger.id, mine.id, None))
-    assert backend.run(lambda db: service.list_targets(db, account)) == [mine]
+    assert backend.run(lambda db: targets.select_credential_box(db, stranger.id, target.id)) is None
+    backend.run(lambda db: targets.update_next_run(db, stranger.id, target.id, None))
+    assert backend.run(lambda db: service.list_targets(db, account)) == [target]
 
 
-def test_a_removed_target_is_gone_with_its_credential(backend: Backend, account: Account) -> None:
-    kept, gone = (
+def test_removing_a_target_deletes_its_credential(backend: Backend, account: Account) -> None:
+    kept, removed = (
         add(backend, account, "github:a"),
         add(backend, account, "github:b", credential=Secret(TOKEN)),
     )
     assert (
-        backend.run(lambda db: service.remove_target(db, account, str(gone.id), by="test", now=NOW)) == gone
+        backend.run(lambda db: service.remove_target(db, account, str(removed.id), by="test", now=NOW))
+        == removed
     )
     assert backend.run(lambda db: service.list_targets(db, account)) == [kept]
-    assert backend.run(lambda db: targets.select_credential_box(db, account.id, gone.id)) is None
+    assert backend.run(lambda db: targets.select_credential_box(db, account.id, removed.id)) is None
     with pytest.raises(NotFoundError):
-        backend.run(lambda db: service.remove_target(db, account, str(gone.id), by="test", now=NOW))
+        backend.run(lambda db: service.remove_target(db, account, str(removed.id), by="test", now=NOW))
 
 
-def test_due_are_those_whose_time_has_come_over_all_accounts(backend: Backend, account: Account) -> None:
+def test_due_targets_of_all_accounts_are_selected(backend: Backend, account: Account) -> None:
     other = backend.tenant().account
     late = add(backend, account, "github:late", schedule=Schedule.HOURLY, now=NOW)
     early = add(backend, other, "github:early", schedule=Schedule.WEEKLY, now=NOW - timedelta(hours=1))
@@ -291,31 +300,36 @@ def test_due_are_those_whose_time_has_come_over_all_accounts(backend: Backend, a
 
 
 def due(backend: Backend, now: datetime, *accounts: Account) -> list[tuple[int, UUID]]:
-    """Give what is due of these accounts: other tests may have left something."""
-    found = backend.run(lambda db: targets.lock_due(db, now))
-    return [(owner, target.id) for owner, target in found if owner in {account.id for account in accounts}]
+    """Return the due targets of these accounts; other tests may have left targets of others."""
+    selected = backend.run(lambda db: targets.lock_due(db, now))
+    return [(owner, target.id) for owner, target in selected if owner in {account.id for account in accounts}]
 
 
-def test_what_one_scheduler_holds_another_leaves_to_it(backend: Backend, account: Account) -> None:
+def test_a_due_target_that_one_scheduler_has_locked_is_skipped_by_another(
+    backend: Backend, account: Account
+) -> None:
     held = add(backend, account, "github:held", schedule=Schedule.HOURLY)
     url = backend.settings.database_url
     assert url is not None
 
     async def main() -> tuple[list[tuple[int, Target]], list[tuple[int, Target]]]:
         async with (
-            await database.connect(url) as one,
-            await database.connect(url) as two,
-            one.transaction(),
-            two.transaction(),
+            await database.connect(url) as first_db,
+            await database.connect(url) as second_db,
+            first_db.transaction(),
+            second_db.transaction(),
         ):
-            return await targets.lock_due(one, NOW), await asyncio.wait_for(targets.lock_due(two, NOW), 5)
+            return (
+                await targets.lock_due(first_db, NOW),
+                await asyncio.wait_for(targets.lock_due(second_db, NOW), 5),
+            )
 
     first, second = asyncio.run(main())
     assert (account.id, held) in first
     assert second == []
 
 
-def test_an_account_goes_with_its_targets(backend: Backend, account: Account) -> None:
+def test_deleting_an_account_deletes_its_targets(backend: Backend, account: Account) -> None:
     add(backend, account, "github:acme", credential=Secret(TOKEN))
     backend.run(lambda db: accounts.delete_account(db, account.slug))
     assert backend.sql("SELECT count(*) FROM targets WHERE account_id = %s", account.id) == [(0,)]

@@ -146,7 +146,7 @@ class ServedRepository:
         return commit
 
     def update_api(self, *, keep_commits: bool = True) -> None:
-        """Give the repository a new push time in the API.
+        """Set a new push time of the repository in the API.
 
         With `keep_commits` the API still serves commits that no ref reaches, as GitHub does.
         """

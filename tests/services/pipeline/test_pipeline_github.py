@@ -1,4 +1,4 @@
-"""Runs over GitHub and over git: which sources a target consists of, what is recorded of each, and what a failure leaves."""
+"""Run scans of GitHub and git targets: the sources of a target, the recorded findings, and failures."""
 
 import base64
 import contextlib
@@ -33,32 +33,34 @@ from tests.support.pipeline import (
 from tests.support.workers import until
 
 
-def paths(pipeline: Pipeline, account: Account, **wanted: object) -> list[str]:
-    """Name where findings stand, as repository:path."""
-    found = pipeline.findings(account)
+def paths(pipeline: Pipeline, account: Account, **fields: object) -> list[str]:
+    """Return the places of the findings with these fields, as repository:path."""
     return sorted(
-        f"{one['repo_full_name']}:{one['file_path']}" for one in found if wanted.items() <= one.items()
+        f"{finding['repo_full_name']}:{finding['file_path']}"
+        for finding in pipeline.findings(account)
+        if fields.items() <= finding.items()
     )
 
 
-def told(run: ScanRun, words: str) -> bool:
+def has_gap(run: ScanRun, words: str) -> bool:
+    """Whether a gap of the run contains these words."""
     return any(words in f"{gap.what}: {gap.why}" for gap in run.coverage_gaps)
 
 
 def one_repository(
     pipeline: Pipeline, files: dict[str, str | bytes] | None = None
 ) -> tuple[TargetSpec, ServedRepository]:
-    """Make an owner with one repository, and the target that is the owner."""
+    """Add an owner with one repository; return the target of the owner, and the repository."""
     owner = pipeline.add_owner()
     return owner_spec(owner), pipeline.add_repository(
         f"{owner}/shop", files or {"a.txt": f"x\nkey {token(1)}\n"}
     )
 
 
-# --- what an owner consists of
+# --- the sources of an owner
 
 
-def test_each_repository_of_an_owner_is_looked_at_but_forks_and_what_is_not_wanted(
+def test_all_repositories_of_an_owner_are_scanned_except_forks_and_excluded_ones(
     pipeline: Pipeline, account: Account
 ) -> None:
     owner = pipeline.add_owner()
@@ -86,7 +88,7 @@ def test_each_repository_of_an_owner_is_looked_at_but_forks_and_what_is_not_want
     )
 
 
-def test_a_private_repository_is_looked_at_with_the_targets_own_credential_only(
+def test_a_private_repository_is_scanned_only_with_the_targets_own_credential(
     pipeline: Pipeline, account: Account
 ) -> None:
     owner = pipeline.add_owner(organisation=True, members=("jo",))
@@ -97,23 +99,24 @@ def test_a_private_repository_is_looked_at_with_the_targets_own_credential_only(
     operator = replace(pipeline.context, github_token=Secret("tok-jo"))
     run = pipeline.scan(account, owner_spec(owner), operator)
     assert paths(pipeline, account) == [f"{owner}/open:a.txt"]
-    assert told(run, f"{owner}/hidden: is not public")
+    assert has_gap(run, f"{owner}/hidden: is not public")
     for spec in (repository_spec(hidden.full_name), commit_spec(hidden)):
         run = pipeline.scan(account, spec, operator)
-        assert told(run, "is not public")
+        assert has_gap(run, "is not public")
         assert len(pipeline.findings(account)) == 1
     pipeline.scan_with(account, owner_spec(owner), "tok-jo")
-    assert {one["source_visibility"] for one in pipeline.findings(account)} == {"public", "private"}
+    assert {finding["source_visibility"] for finding in pipeline.findings(account)} == {"public", "private"}
     assert {auth for path, _, auth in pipeline.git.requests if "/hidden" in path} == {
         basic("x-access-token:tok-jo")
     }
 
 
 def basic(text: str) -> str:
+    """Return the header of HTTP basic authentication."""
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
-def test_the_secret_gists_of_the_operators_own_login_are_not_an_accounts(
+def test_secret_gists_of_the_operators_login_are_not_scanned_for_an_account(
     pipeline: Pipeline, account: Account
 ) -> None:
     owner = pipeline.add_owner()
@@ -123,13 +126,13 @@ def test_the_secret_gists_of_the_operators_own_login_are_not_an_accounts(
     operator = replace(pipeline.context, github_token=Secret("tok-operator"))
     run = pipeline.scan(account, owner_spec(owner, gists=True), operator)
     assert len(pipeline.findings(account)) == 1
-    assert told(run, "a credential of its own")
-    assert gist["id"] not in str(run)  # whoever knows it can read it
+    assert has_gap(run, "a credential of its own")
+    assert gist["id"] not in str(run)  # everybody who knows the id can read the gist
     pipeline.scan_with(account, TargetSpec(TargetKind.GISTS, f"gists:{owner}"), "tok-operator")
     assert len(pipeline.findings(account)) == 2
 
 
-def test_a_wiki_that_was_never_written_is_no_gap_and_one_that_was_is_looked_at(
+def test_a_missing_wiki_is_not_a_gap_and_an_existing_wiki_is_scanned(
     pipeline: Pipeline, account: Account
 ) -> None:
     owner = pipeline.add_owner()
@@ -148,18 +151,21 @@ def test_a_wiki_that_was_never_written_is_no_gap_and_one_that_was_is_looked_at(
     )
     pipeline.hub.repos[f"{owner}/shop"] |= {"visibility": "internal", "private": False}
     pipeline.scan_with(account, owner_spec(owner), token_of(pipeline, owner))
-    assert pipeline.finding(account)["source_visibility"] == "internal"  # though no ref of the wiki has moved
+    assert (
+        pipeline.finding(account)["source_visibility"] == "internal"
+    )  # although no ref of the wiki has changed
     wiki.path.rename(wiki.path.with_suffix(".away"))
     run = pipeline.scan(account, owner_spec(owner))
-    assert told(run, "cannot be cloned") or told(run, "is not public")
+    assert has_gap(run, "cannot be cloned") or has_gap(run, "is not public")
 
 
 def token_of(pipeline: Pipeline, login: str) -> str:
+    """Return an API token of this user."""
     pipeline.hub.tokens[f"tok-{login}"] = login
     return f"tok-{login}"
 
 
-def test_gists_of_an_owner_and_a_single_one(pipeline: Pipeline, account: Account) -> None:
+def test_gists_of_an_owner_and_a_single_gist_are_scanned(pipeline: Pipeline, account: Account) -> None:
     owner = pipeline.add_owner()
     gist, repo = pipeline.add_gist(owner, {"a.txt": f"\n\n{token('gist')}"})
     pipeline.scan(account, owner_spec(owner))
@@ -176,10 +182,10 @@ def test_gists_of_an_owner_and_a_single_one(pipeline: Pipeline, account: Account
     assert (run.findings_resolved, pipeline.finding(account)["status"]) == (1, "resolved")
 
 
-# --- what is recorded
+# --- the recorded findings
 
 
-def test_a_finding_names_the_line_in_the_oldest_commit_and_the_line_at_the_tip(
+def test_a_finding_has_the_line_in_the_oldest_commit_and_the_line_at_the_tip(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": "x"})
@@ -194,8 +200,8 @@ def test_a_finding_names_the_line_in_the_oldest_commit_and_the_line_at_the_tip(
     assert (removed["source_type"], removed["current_line"]) == ("commit", None)
     assert removed["source_url"] == f"{address}/{first}/gone/b.txt#L1"
     assert (at_side["source_type"], at_side["line_number"], at_side["current_line"]) == ("commit", 2, None)
-    assert {one["repo_full_name"] for one in (at_tip, at_side, removed)} == {shop.full_name}
-    assert {one["matched_text"] for one in (at_tip,)} == {f"ghp_********{token(1)[-4:]}"}
+    assert {finding["repo_full_name"] for finding in (at_tip, at_side, removed)} == {shop.full_name}
+    assert {finding["matched_text"] for finding in (at_tip,)} == {f"ghp_********{token(1)[-4:]}"}
     size = sum(
         len(text) for text in ("x", f"x\n{token(1)}\n", token(2), f"x\ny\nz\n{token(1)}\n", f"\n{token(3)}")
     )
@@ -203,7 +209,7 @@ def test_a_finding_names_the_line_in_the_oldest_commit_and_the_line_at_the_tip(
     assert (run.findings_new, run.findings_seen, run.findings_resolved, run.error) == (3, 3, 0, None)
 
 
-def test_a_new_finding_is_announced_with_the_fields_of_the_specification_and_audited(
+def test_a_new_finding_has_an_event_with_the_specified_fields_and_an_audit_line(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, _ = one_repository(pipeline)
@@ -228,8 +234,8 @@ def test_a_new_finding_is_announced_with_the_fields_of_the_specification_and_aud
     ]
 
 
-def test_no_raw_credential_stands_anywhere_in_the_database(pipeline: Pipeline, account: Account) -> None:
-    """Neither that of a finding, nor one that stands in the path of another finding, or in what could not be read."""
+def test_the_database_contains_no_raw_credential(pipeline: Pipeline, account: Account) -> None:
+    """Not that of a finding, nor one in the path of another finding or in the text of a gap."""
     named, inside, boxed, packed = (token(f"raw {name}") for name in ("named", "inside", "boxed", "packed"))
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as file:
@@ -257,39 +263,41 @@ def test_no_raw_credential_stands_anywhere_in_the_database(pipeline: Pipeline, a
     run = pipeline.scan(account, spec)
     assert run.findings_resolved == 4
     for raw in (named, inside, boxed, packed):
-        assert holding(pipeline, raw) == []
+        assert tables_containing(pipeline, raw) == []
 
 
-def holding(pipeline: Pipeline, raw: str) -> list[str]:
-    """Name the tables of the whole database in which a text stands, in whatever column; bytes are written as hexadecimal digits."""
+def tables_containing(pipeline: Pipeline, raw: str) -> list[str]:
+    """Return the tables of the database that contain a text in any column, also as hexadecimal bytes."""
     tables = [
         table
         for (table,) in pipeline.sql("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
     ]
-    one = "SELECT '{0}' FROM \"{0}\" t WHERE position(%(raw)s IN t::text) > 0 OR position(%(hex)s IN t::text) > 0"
+    query = "SELECT '{0}' FROM \"{0}\" t WHERE position(%(raw)s IN t::text) > 0 OR position(%(hex)s IN t::text) > 0"
     with psycopg.connect(pipeline.url) as db:
         found = db.execute(
-            " UNION ".join(one.format(table) for table in tables).encode(),
+            " UNION ".join(query.format(table) for table in tables).encode(),
             {"raw": raw, "hex": raw.encode().hex()},
         )
         return sorted(table for (table,) in found)
 
 
-def test_the_search_for_raw_credentials_would_find_one(pipeline: Pipeline, account: Account) -> None:
+def test_the_search_for_raw_credentials_finds_a_planted_one(pipeline: Pipeline, account: Account) -> None:
     raw = token("planted")
     pipeline.sql("INSERT INTO etags VALUES (%s, 'key', 'x', %s)", account.id, raw.encode())
     pipeline.sql("UPDATE accounts SET email = %s WHERE id = %s", f"{raw}@example.com", account.id)
-    assert holding(pipeline, raw) == ["accounts", "etags"]
+    assert tables_containing(pipeline, raw) == ["accounts", "etags"]
     pipeline.sql("DELETE FROM etags WHERE account_id = %s", account.id)
 
 
-def test_a_line_that_allows_itself_is_recorded_and_says_so_and_an_ignore_file_hides_nothing(
+def test_an_allow_mark_is_recorded_with_the_finding_and_an_ignore_file_hides_nothing(
     pipeline: Pipeline, account: Account
 ) -> None:
     files = {"a.txt": f"{token(1)} # outcrop:allow\n", "b.txt": token(2), ".outcropignore": "*\n"}
     spec, _ = one_repository(pipeline, files)
     pipeline.scan(account, spec)
-    assert [(one["file_path"], one["allowed_in_source"]) for one in pipeline.findings(account)] == [
+    assert [
+        (finding["file_path"], finding["allowed_in_source"]) for finding in pipeline.findings(account)
+    ] == [
         ("a.txt", True),
         ("b.txt", False),
     ]
@@ -299,14 +307,13 @@ def test_a_line_that_allows_itself_is_recorded_and_says_so_and_an_ignore_file_hi
 
 
 def commit_spec(hosted: ServedRepository, sha: str | None = None) -> TargetSpec:
+    """Return the target of one commit, by default the newest one."""
     return TargetSpec(
         TargetKind.COMMIT, f"https://{NAME}/{hosted.full_name}/commit/{sha or hosted.repo.tip()}"
     )
 
 
-def test_a_single_commit_tells_what_it_brought_and_nothing_of_the_rest(
-    pipeline: Pipeline, account: Account
-) -> None:
+def test_a_single_commit_reports_only_the_secrets_that_it_added(pipeline: Pipeline, account: Account) -> None:
     _, shop = one_repository(pipeline, {"a.txt": token(1)})
     second = shop.push({"a.txt": token(1), "b.txt": f"\n{token(2)}"})
     shop.push({"a.txt": token(1), "b.txt": f"\n{token(2)}", "c.txt": token(3)})
@@ -317,7 +324,7 @@ def test_a_single_commit_tells_what_it_brought_and_nothing_of_the_rest(
     assert (run.progress["commits"], run.progress["blobs"]) == (1, 1)
 
 
-def test_a_commit_looked_at_after_its_repository_takes_nothing_from_its_findings(
+def test_scanning_a_commit_after_its_repository_changes_no_finding(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": token(1)})
@@ -326,15 +333,15 @@ def test_a_commit_looked_at_after_its_repository_takes_nothing_from_its_findings
     before, blobs = pipeline.findings(account), pipeline.blobs(account)
     pipeline.scan(account, commit_spec(shop, second))
     kept = ("id", "source_type", "source_url", "line_number", "current_line", "commit_id", "status")
-    assert [[one[name] for name in kept] for one in pipeline.findings(account)] == [
-        [one[name] for name in kept] for one in before
+    assert [[finding[name] for name in kept] for finding in pipeline.findings(account)] == [
+        [finding[name] for name in kept] for finding in before
     ]
     assert pipeline.blobs(account) == blobs
     pipeline.scan(account, spec)
-    assert [one["seen_count"] for one in pipeline.findings(account)] == [3, 3]
+    assert [finding["seen_count"] for finding in pipeline.findings(account)] == [3, 3]
 
 
-def test_a_plain_repository_is_asked_for_its_refs_and_cloned_when_they_moved(
+def test_a_repository_without_api_is_cloned_only_if_its_refs_have_changed(
     pipeline: Pipeline, account: Account
 ) -> None:
     name = f"plain-{pipeline.add_owner()}/shop"
@@ -358,11 +365,16 @@ def test_a_plain_repository_is_asked_for_its_refs_and_cloned_when_they_moved(
     run = pipeline.scan(account, plain_spec(name))
     assert (run.findings_new, run.findings_seen) == (1, 2)
     repo.commit({"c.txt": "x"}, parents=[])
-    run = pipeline.scan(account, plain_spec(name))  # no API that could know better
-    assert (run.findings_resolved, {one["status"] for one in pipeline.findings(account)}) == (2, {"resolved"})
+    run = pipeline.scan(account, plain_spec(name))  # there is no API that still serves the commits
+    assert (run.findings_resolved, {finding["status"] for finding in pipeline.findings(account)}) == (
+        2,
+        {"resolved"},
+    )
 
 
-def test_a_plain_repository_is_cloned_with_the_targets_login(pipeline: Pipeline, account: Account) -> None:
+def test_a_repository_without_api_is_cloned_with_the_targets_login(
+    pipeline: Pipeline, account: Account
+) -> None:
     name = f"plain-{pipeline.add_owner()}/shop"
     Repo(pipeline.served / f"{name}.git").commit({"a.txt": token(1)})
     pipeline.scan_with(account, plain_spec(name), "jo:p4ss:word")
@@ -370,7 +382,7 @@ def test_a_plain_repository_is_cloned_with_the_targets_login(pipeline: Pipeline,
     assert pipeline.finding(account)["source_visibility"] == "unknown"
 
 
-def test_a_folder_and_a_repository_on_this_machine(
+def test_a_local_folder_and_a_local_repository_are_scanned(
     pipeline: Pipeline, account: Account, tmp_path: Path
 ) -> None:
     (tmp_path / "plain").mkdir()
@@ -385,7 +397,7 @@ def test_a_folder_and_a_repository_on_this_machine(
         None,
     )
     assert (run.findings_new, run.type) == (1, "github")
-    (tmp_path / "plain" / "a!b.txt").write_text(f"x\nhidden{token(1)}")  # no rule tells of it any more
+    (tmp_path / "plain" / "a!b.txt").write_text(f"x\nhidden{token(1)}")  # no rule detects it any more
     assert pipeline.scan(account, spec).findings_seen == 1
     (tmp_path / "plain" / "a!b.txt").write_text("x\n")
     assert pipeline.scan(account, spec).findings_resolved == 1
@@ -399,7 +411,7 @@ def test_a_folder_and_a_repository_on_this_machine(
     assert pipeline.scan(account, spec).findings_resolved == 1
 
 
-def test_a_clone_on_this_machine_resolves_nothing_of_where_it_came_from(
+def test_a_local_clone_resolves_no_findings_of_its_origin(
     pipeline: Pipeline, account: Account, tmp_path: Path
 ) -> None:
     name = f"plain-{pipeline.add_owner()}/shop"
@@ -412,10 +424,10 @@ def test_a_clone_on_this_machine_resolves_nothing_of_where_it_came_from(
     pipeline.scan(account, plain_spec(name))
     run = pipeline.scan(account, TargetSpec(TargetKind.FOLDER, str(local.path)))
     assert (run.findings_new, run.findings_seen, run.findings_resolved) == (0, 1, 0)
-    assert {one["status"] for one in pipeline.findings(account)} == {"active"}
+    assert {finding["status"] for finding in pipeline.findings(account)} == {"active"}
 
 
-def test_a_folder_that_is_gone_resolves_nothing(pipeline: Pipeline, account: Account, tmp_path: Path) -> None:
+def test_a_missing_folder_resolves_nothing(pipeline: Pipeline, account: Account, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "a.txt").write_text(token(1))
@@ -427,20 +439,22 @@ def test_a_folder_that_is_gone_resolves_nothing(pipeline: Pipeline, account: Acc
     assert run.coverage_gaps or run.error
 
 
-# --- what fails
+# --- failures
 
 
-def test_a_token_that_is_revoked_while_repositories_are_listed_leaves_what_was_listed(
+def test_a_token_revoked_during_listing_keeps_the_repositories_listed_so_far(
     pipeline: Pipeline, account: Account
 ) -> None:
     owner = pipeline.add_owner()
     pipeline.add_repository(f"{owner}/a", {"a.txt": token(1)})
     pipeline.add_gist(owner, {"b.txt": token(2)})
     pipeline.hub.tokens["tok-short"] = owner
-    pipeline.hub.lifetimes["tok-short"] = 3  # the owner, who the token is, its repositories; not its gists
+    pipeline.hub.lifetimes["tok-short"] = (
+        3  # requests: the owner, the token's user, the repositories; the one for gists fails
+    )
     run = pipeline.scan_with(account, owner_spec(owner, gists=True), "tok-short")
     assert (run.status, run.error) == (ScanStatus.COMPLETED, None)
-    assert told(run, "answered 401: Bad credentials")
+    assert has_gap(run, "answered 401: Bad credentials")
     assert paths(pipeline, account) == [f"{owner}/a:a.txt"]
 
 
@@ -480,21 +494,21 @@ def test_an_api_that_is_down_fails_the_run_and_resolves_nothing(
     assert pipeline.finding(account)["seen_count"] == 1
 
 
-def test_a_run_of_which_no_source_could_be_read_has_failed(pipeline: Pipeline, account: Account) -> None:
+def test_a_run_fails_if_none_of_its_sources_could_be_read(pipeline: Pipeline, account: Account) -> None:
     spec, shop = one_repository(pipeline)
     shop.repo.path.rename(shop.repo.path.with_suffix(".away"))
     run = pipeline.scan(account, spec)
     assert run.status is ScanStatus.FAILED
     assert "cannot be cloned" in (run.error or "")
-    assert told(run, shop.full_name)
+    assert has_gap(run, shop.full_name)
     owner = shop.full_name.partition("/")[0]
     pipeline.add_repository(f"{owner}/other", {"a.txt": token(2)})
     run = pipeline.scan(account, spec)
     assert (run.status, run.error, run.findings_new) == (ScanStatus.COMPLETED, None, 1)
-    assert told(run, shop.full_name)
+    assert has_gap(run, shop.full_name)
 
 
-def test_limits_of_the_host_are_waited_for_and_told(pipeline: Pipeline, account: Account) -> None:
+def test_waits_for_rate_limits_of_the_host_are_shown_in_the_run(pipeline: Pipeline, account: Account) -> None:
     spec, _ = one_repository(pipeline)
     pipeline.hub.faults.append(secondary_limit(retry_after=1))
     waits: list[str] = []
@@ -514,25 +528,26 @@ def test_limits_of_the_host_are_waited_for_and_told(pipeline: Pipeline, account:
 
 
 def kill_children(pipeline: Pipeline) -> None:
+    """Kill all child processes of the process pool."""
     for child in list(pipeline.context.process_pool._children):
         child._process.kill()
         child._process.join()
 
 
 def is_cloning(pipeline: Pipeline) -> bool:
-    """Tell whether a git is still at work whose parent was killed: what it writes is swept when it has ended."""
+    """Whether a git process of a killed child is still running; its folder is deleted after it has ended."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
-            said = (process / "cmdline").read_text(errors="replace").split("\0")
+            command = (process / "cmdline").read_text(errors="replace").split("\0")
             if (
-                Path(said[0]).name == "git"
-                and str(pipeline.cache) in f"{said} {(process / 'cwd').readlink()}"
+                Path(command[0]).name == "git"
+                and str(pipeline.cache) in f"{command} {(process / 'cwd').readlink()}"
             ):
                 return True
     return False
 
 
-def test_a_child_process_that_dies_at_work_fails_its_source_and_is_replaced(
+def test_a_child_process_that_dies_during_a_scan_fails_its_source_and_is_replaced(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline)
@@ -542,12 +557,12 @@ def test_a_child_process_that_dies_at_work_fails_its_source_and_is_replaced(
         kill_children(pipeline)
 
     pipeline.git.requests.clear()
-    pipeline.git.delay = 1.0  # for each of three answers
+    pipeline.git.delay = 1.0  # seconds, for each of three responses
     killing = threading.Thread(target=kill_at_work)
     killing.start()
     run = pipeline.wait(
         run_in_foreground(pipeline.context, account, spec, lambda _: None, by="a test")
-    )  # what it leaves is swept by the next one
+    )  # the next scan deletes its work folder
     killing.join()
     pipeline.git.delay = 0
     until(lambda: not is_cloning(pipeline), "git to end")
@@ -558,9 +573,7 @@ def test_a_child_process_that_dies_at_work_fails_its_source_and_is_replaced(
     assert shop.full_name == pipeline.finding(account)["repo_full_name"]
 
 
-def test_a_child_process_that_has_died_while_it_was_idle_harms_nobody(
-    pipeline: Pipeline, account: Account
-) -> None:
+def test_an_idle_child_process_that_died_is_replaced(pipeline: Pipeline, account: Account) -> None:
     spec, _ = one_repository(pipeline)
     pipeline.scan(account, spec)
     kill_children(pipeline)
@@ -568,7 +581,7 @@ def test_a_child_process_that_has_died_while_it_was_idle_harms_nobody(
     assert (run.status, run.findings_seen) == (ScanStatus.COMPLETED, 1)
 
 
-def test_a_path_may_be_made_of_any_bytes(pipeline: Pipeline, account: Account) -> None:
+def test_a_path_may_contain_any_bytes(pipeline: Pipeline, account: Account) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": "x"})
     blob = shop.repo.git("hash-object", "-w", "--stdin", stdin=token(1).encode())
     tree = shop.repo.git("mktree", "-z", stdin=f"100644 blob {blob}\t".encode() + b'\xff\x01\n"%.txt\0')

@@ -1,4 +1,4 @@
-"""What an account's runs tell of the messages of commits and tags, from run to run."""
+"""Find secrets in the messages of commits and tags, in a first run and in later ones."""
 
 from outcrop.domain.account import Account
 from outcrop.domain.excerpt import Excerpt
@@ -12,11 +12,12 @@ FILES: dict[str, str | bytes] = {"a.txt": "plain\n"}
 
 
 def one_repository(pipeline: Pipeline) -> tuple[TargetSpec, ServedRepository]:
+    """Add an owner with one repository; return the target of the owner, and the repository."""
     owner = pipeline.add_owner()
     return owner_spec(owner), pipeline.add_repository(f"{owner}/shop", FILES)
 
 
-def test_a_message_is_a_place_with_the_address_of_its_commit_and_an_excerpt(
+def test_a_secret_in_a_commit_message_has_the_commits_url_and_an_excerpt(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline)
@@ -35,7 +36,7 @@ def test_a_message_is_a_place_with_the_address_of_its_commit_and_an_excerpt(
     )
 
 
-def test_of_a_new_commit_the_message_is_read_and_an_old_one_is_seen_again(
+def test_a_new_commits_message_is_read_and_an_old_message_is_seen_again(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline)
@@ -44,10 +45,12 @@ def test_of_a_new_commit_the_message_is_read_and_an_old_one_is_seen_again(
     shop.push(FILES, message=OTHER)
     run = pipeline.scan(account, spec)
     assert (run.findings_new, run.findings_seen, run.findings_resolved) == (1, 2, 0)
-    assert sorted(one["seen_count"] for one in pipeline.findings(account)) == [1, 2]
+    assert sorted(finding["seen_count"] for finding in pipeline.findings(account)) == [1, 2]
 
 
-def test_a_message_that_was_rewritten_and_dropped_is_resolved(pipeline: Pipeline, account: Account) -> None:
+def test_the_finding_of_a_message_is_resolved_when_its_commit_is_dropped(
+    pipeline: Pipeline, account: Account
+) -> None:
     spec, shop = one_repository(pipeline)
     shop.push(FILES, message=KEY)
     pipeline.scan(account, spec)
@@ -58,7 +61,7 @@ def test_a_message_that_was_rewritten_and_dropped_is_resolved(pipeline: Pipeline
     assert pipeline.finding(account)["status"] == "resolved"
 
 
-def test_a_message_that_moved_to_another_commit_is_the_same_finding(
+def test_a_message_that_is_moved_to_another_commit_is_the_same_finding(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline)
@@ -71,7 +74,7 @@ def test_a_message_that_moved_to_another_commit_is_the_same_finding(
     assert pipeline.finding(account)["status"] == "active"
 
 
-def test_a_tag_that_comes_later_is_read(pipeline: Pipeline, account: Account) -> None:
+def test_the_message_of_a_later_tag_is_read(pipeline: Pipeline, account: Account) -> None:
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
     shop.repo.git("tag", "-a", "-m", f"release {KEY}", "v1", "main")
@@ -83,11 +86,11 @@ def test_a_tag_that_comes_later_is_read(pipeline: Pipeline, account: Account) ->
     shop.repo.delete_ref("refs/tags/v1")
     shop.update_api()
     assert pipeline.scan(account, spec).findings_resolved == 0, (
-        "the commit is still served, and with it perhaps its tag"
+        "the host still serves the commit, so it may still serve the tag"
     )
 
 
-def test_a_single_commit_is_looked_at_with_its_message(pipeline: Pipeline, account: Account) -> None:
+def test_a_single_commit_is_scanned_with_its_message(pipeline: Pipeline, account: Account) -> None:
     _, shop = one_repository(pipeline)
     commit = shop.push(FILES, message=f"only this {KEY}")
     shop.push(FILES, message=OTHER)
@@ -99,7 +102,7 @@ def test_a_single_commit_is_looked_at_with_its_message(pipeline: Pipeline, accou
     assert (run.progress["commits"], run.progress["blobs"]) == (1, 0)
 
 
-def test_a_file_that_only_a_tag_names_is_found_and_resolved_when_it_goes(
+def test_a_secret_in_a_tagged_blob_is_found_and_resolved_when_the_tag_is_deleted(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline)

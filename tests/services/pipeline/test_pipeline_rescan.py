@@ -1,4 +1,4 @@
-"""Findings stay true from run to run: seen again, moved, copied, removed, gone for good, back again; and nothing counts twice."""
+"""Check findings over several runs: seen again, moved, copied, removed, resolved, back again."""
 
 import asyncio
 import io
@@ -35,34 +35,42 @@ KEY = token("key")
 def one_repository(
     pipeline: Pipeline, files: dict[str, str | bytes] | None = None
 ) -> tuple[TargetSpec, ServedRepository]:
-    """Make an owner with one repository, and the target that is the owner."""
+    """Add an owner with one repository; return the target of the owner, and the repository."""
     owner = pipeline.add_owner()
     return owner_spec(owner), pipeline.add_repository(
         f"{owner}/shop", files if files is not None else {"a.txt": f"x\n{KEY}\n"}
     )
 
 
-def rewritten(
-    pipeline: Pipeline, shop: ServedRepository, *, kept: bool, files: dict[str, str | bytes] | None = None
+def rewrite_history(
+    pipeline: Pipeline,
+    shop: ServedRepository,
+    *,
+    keep_commits: bool,
+    files: dict[str, str | bytes] | None = None,
 ) -> None:
-    """Let a force-push drop the whole history; the host keeps serving the old commits, or does not."""
+    """Replace the whole history with a force-push; with `keep_commits` the host still serves the old commits."""
     shop.repo.commit(files or {"other.txt": "x"}, parents=[])
-    shop.update_api(keep_commits=kept)
+    shop.update_api(keep_commits=keep_commits)
 
 
-def figures(run: ScanRun) -> tuple[int, int, int]:
+def counts(run: ScanRun) -> tuple[int, int, int]:
+    """Return how many findings of the run are new, seen and resolved."""
     return run.findings_new, run.findings_seen, run.findings_resolved
 
 
 def events(pipeline: Pipeline, account: Account) -> list[str]:
+    """Return the types of the waiting events."""
     return [event for event, _ in pipeline.events(account)]
 
 
-def cloned(host: GitHost) -> list[str]:
+def requested_paths(host: GitHost) -> list[str]:
+    """Return the paths of all requests to the git host."""
     return [path for path, _, _ in host.requests]
 
 
-def days_ago(pipeline: Pipeline, account: Account, days: int) -> None:
+def age_findings(pipeline: Pipeline, account: Account, days: int) -> None:
+    """Make the findings look as if they were last seen `days` earlier."""
     pipeline.sql(
         "UPDATE findings SET last_seen_at = last_seen_at - make_interval(days => %s) WHERE account_id = %s",
         days,
@@ -70,9 +78,9 @@ def days_ago(pipeline: Pipeline, account: Account, days: int) -> None:
     )
 
 
-def closed(pipeline: Pipeline, account: Account, action: Action) -> None:
-    """Let a person close the one finding."""
-    found = pipeline.finding(account)["id"]
+def close_finding(pipeline: Pipeline, account: Account, action: Action) -> None:
+    """Close the only finding, as a user does."""
+    finding_id = pipeline.finding(account)["id"]
 
     async def close() -> None:
         async with pipeline.context.pool.connection() as db, db.transaction():
@@ -80,7 +88,7 @@ def closed(pipeline: Pipeline, account: Account, action: Action) -> None:
                 db,
                 pipeline.context.keys,
                 account.id,
-                found,
+                finding_id,
                 action,
                 note=None,
                 by="jo@example.com",
@@ -93,17 +101,17 @@ def closed(pipeline: Pipeline, account: Account, action: Action) -> None:
 # --- seen again
 
 
-def test_a_second_run_over_the_same_fetches_nothing_and_has_seen_everything(
+def test_a_second_run_of_an_unchanged_repository_fetches_nothing_and_sees_all_findings(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, _ = one_repository(pipeline)
     first = pipeline.scan(account, spec)
-    days_ago(pipeline, account, 3)
+    age_findings(pipeline, account, 3)
     before = pipeline.finding(account)
     pipeline.git.requests.clear()
     run = pipeline.scan(account, spec)
-    assert cloned(pipeline.git) == []
-    assert (figures(first), figures(run)) == ((1, 1, 0), (0, 1, 0))
+    assert requested_paths(pipeline.git) == []
+    assert (counts(first), counts(run)) == ((1, 1, 0), (0, 1, 0))
     assert (run.progress["targets"], run.progress["blobs"]) == (1, 0)
     after = pipeline.finding(account)
     assert (after["seen_count"], after["id"], after["first_seen_at"]) == (
@@ -115,7 +123,7 @@ def test_a_second_run_over_the_same_fetches_nothing_and_has_seen_everything(
     assert events(pipeline, account) == ["finding.new"]
 
 
-def test_of_a_new_commit_only_new_blobs_are_read_and_a_moved_line_is_the_same_finding(
+def test_only_new_blobs_of_a_commit_are_read_and_a_moved_line_is_the_same_finding(
     pipeline: Pipeline, account: Account
 ) -> None:
     files: dict[str, str | bytes] = {f"{number}.txt": f"plain {number}" for number in range(20)}
@@ -124,7 +132,7 @@ def test_of_a_new_commit_only_new_blobs_are_read_and_a_moved_line_is_the_same_fi
     before = pipeline.finding(account)
     shop.push({**files, "a.txt": f"\n\n{KEY}", "new.txt": "y"})
     run = pipeline.scan(account, spec)
-    assert run.progress["blobs"] == 3  # two new ones, and the one that held something
+    assert run.progress["blobs"] == 3  # two new ones, and the one that held a finding
     after = pipeline.finding(account)
     same = ("id", "line_number", "source_url", "commit_id", "first_seen_at")
     assert [after[name] for name in same] == [before[name] for name in same]
@@ -132,7 +140,7 @@ def test_of_a_new_commit_only_new_blobs_are_read_and_a_moved_line_is_the_same_fi
     assert events(pipeline, account) == ["finding.new"]
 
 
-def test_what_is_removed_at_the_tip_is_still_in_a_commit_and_may_come_back_to_the_tip(
+def test_a_secret_removed_at_the_tip_stays_in_a_commit_and_may_return_to_the_tip(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline)
@@ -140,7 +148,7 @@ def test_what_is_removed_at_the_tip_is_still_in_a_commit_and_may_come_back_to_th
     shop.push({"a.txt": "x"})
     run = pipeline.scan(account, spec)
     found = pipeline.finding(account)
-    assert figures(run) == (0, 1, 0)
+    assert counts(run) == (0, 1, 0)
     assert (found["source_type"], found["current_line"], found["line_number"], found["status"]) == (
         "commit",
         None,
@@ -159,52 +167,48 @@ def test_what_is_removed_at_the_tip_is_still_in_a_commit_and_may_come_back_to_th
     assert events(pipeline, account) == ["finding.new"]
 
 
-def test_a_copy_and_a_rename_of_a_known_blob_are_new_findings_though_no_blob_is_new(
-    pipeline: Pipeline, account: Account
-) -> None:
+def test_copies_and_renames_of_a_known_blob_are_new_findings(pipeline: Pipeline, account: Account) -> None:
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
     text = f"x\n{KEY}\n"
     shop.push({"a.txt": text, "copy.txt": text})
     moved = shop.push({"copy.txt": text, "moved/b.txt": text})
     run = pipeline.scan(account, spec)
-    assert figures(run) == (2, 3, 0)
+    assert counts(run) == (2, 3, 0)
     old, copy, new = pipeline.findings(account)
-    assert [one["source_type"] for one in (old, copy, new)] == ["commit", "repo", "repo"]
+    assert [finding["source_type"] for finding in (old, copy, new)] == ["commit", "repo", "repo"]
     assert new["source_url"].endswith(f"{moved}/moved/b.txt#L2")
-    assert len({one["fingerprint"] for one in (old, copy, new)}) == 1
+    assert len({finding["fingerprint"] for finding in (old, copy, new)}) == 1
     assert events(pipeline, account) == ["finding.new"] * 3
 
 
-def test_a_blob_that_said_nothing_under_its_old_name_is_read_again_under_its_new_one(
-    pipeline: Pipeline, account: Account
-) -> None:
-    """Some rules are for files of certain names."""
+def test_a_blob_without_findings_is_read_again_under_a_new_name(pipeline: Pipeline, account: Account) -> None:
+    """Some rules apply only to files with certain names."""
     text = "db.example.org:5432:shop:jo:k8Zq-2vLx9WtR4\n"
     spec, shop = one_repository(pipeline, {"notes.txt": text})
     pipeline.scan(account, spec)
     assert pipeline.findings(account) == []
     shop.push({".pgpass": text})
-    assert figures(pipeline.scan(account, spec)) == (1, 1, 0)
+    assert counts(pipeline.scan(account, spec)) == (1, 1, 0)
     other = pipeline.create_account()
-    assert figures(pipeline.scan(other, spec)) == (1, 1, 0)
+    assert counts(pipeline.scan(other, spec)) == (1, 1, 0)
 
 
-# --- gone
+# --- findings that are gone
 
 
-def test_after_a_force_push_a_finding_stays_while_the_host_serves_the_commit(
+def test_a_finding_stays_after_a_force_push_while_the_host_serves_its_commit(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
-    rewritten(pipeline, shop, kept=True)
-    assert figures(pipeline.scan(account, spec)) == (0, 0, 0)
+    rewrite_history(pipeline, shop, keep_commits=True)
+    assert counts(pipeline.scan(account, spec)) == (0, 0, 0)
     assert pipeline.finding(account)["status"] == "active"
     shop.update_api(keep_commits=False)
     run = pipeline.scan(account, spec)
     found = pipeline.finding(account)
-    assert (figures(run), found["status"], found["auto_resolved"], found["resolved_by"]) == (
+    assert (counts(run), found["status"], found["auto_resolved"], found["resolved_by"]) == (
         (0, 0, 1),
         "resolved",
         True,
@@ -220,50 +224,50 @@ def test_after_a_force_push_a_finding_stays_while_the_host_serves_the_commit(
         {"auto_resolved": True, "resolved_by": None},
     )
     shop.push({"b.txt": "y"})
-    assert figures(pipeline.scan(account, spec)) == (0, 0, 0)
+    assert counts(pipeline.scan(account, spec)) == (0, 0, 0)
     assert len(events(pipeline, account)) == 2
 
 
-def test_the_host_is_asked_once_about_a_commit_however_many_findings_it_held(
+def test_one_request_per_commit_checks_whether_the_host_still_serves_it(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline, {f"{number}.txt": KEY for number in range(5)})
     pipeline.scan(account, spec)
-    rewritten(pipeline, shop, kept=False)
+    rewrite_history(pipeline, shop, keep_commits=False)
     pipeline.hub.requests.clear()
-    assert figures(pipeline.scan(account, spec)) == (0, 0, 5)
+    assert counts(pipeline.scan(account, spec)) == (0, 0, 5)
     assert sum("/commits/" in path for path in pipeline.hub.paths) == 1
 
 
-def test_a_branch_that_is_deleted_takes_its_findings_along(pipeline: Pipeline, account: Account) -> None:
+def test_findings_of_a_deleted_branch_are_resolved(pipeline: Pipeline, account: Account) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": "x"})
     shop.push({"b.txt": KEY}, branch="side")
     pipeline.scan(account, spec)
     shop.repo.delete_ref("refs/heads/side")
     shop.update_api(keep_commits=False)
-    assert figures(pipeline.scan(account, spec)) == (0, 0, 1)
+    assert counts(pipeline.scan(account, spec)) == (0, 0, 1)
 
 
-def test_what_a_large_file_no_longer_holds_is_gone(pipeline: Pipeline, account: Account) -> None:
+def test_a_secret_removed_from_a_large_file_is_resolved(pipeline: Pipeline, account: Account) -> None:
     filler = "plain words\n" * 200_000
     spec, shop = one_repository(pipeline, {"a.txt": f"{filler}{KEY}\n"})
     pipeline.scan(account, spec)
-    rewritten(pipeline, shop, kept=False, files={"a.txt": f"{filler}not{KEY}\n"})
-    assert figures(pipeline.scan(account, spec)) == (
+    rewrite_history(pipeline, shop, keep_commits=False, files={"a.txt": f"{filler}not{KEY}\n"})
+    assert counts(pipeline.scan(account, spec)) == (
         0,
         1,
         0,
-    )  # the value stands there, though no rule tells of it
-    rewritten(pipeline, shop, kept=False, files={"a.txt": filler})
-    assert figures(pipeline.scan(account, spec)) == (0, 0, 1)
+    )  # the value is still there, although no rule detects it
+    rewrite_history(pipeline, shop, keep_commits=False, files={"a.txt": filler})
+    assert counts(pipeline.scan(account, spec)) == (0, 0, 1)
 
 
 @pytest.mark.parametrize("what", ["emptied", "hidden", "deleted", "blocked", "unserved"])
-def test_a_repository_that_cannot_be_looked_at_keeps_its_findings(
+def test_a_repository_that_cannot_be_scanned_keeps_its_findings(
     pipeline: Pipeline, account: Account, what: str
 ) -> None:
     spec, shop = one_repository(pipeline)
-    one = repository_spec(shop.full_name)
+    repository = repository_spec(shop.full_name)
     pipeline.scan(account, spec)
     hub = pipeline.hub
     match what:
@@ -280,14 +284,14 @@ def test_a_repository_that_cannot_be_looked_at_keeps_its_findings(
         case "unserved":
             shop.push({"b.txt": "x"}, parents=[])
             shop.repo.path.rename(shop.repo.path.with_suffix(".away"))
-    runs = [pipeline.scan(account, spec), pipeline.scan(account, one)]
+    runs = [pipeline.scan(account, spec), pipeline.scan(account, repository)]
     hub.blocked.clear()
-    assert [figures(run)[2] for run in runs] == [0, 0]
+    assert [counts(run)[2] for run in runs] == [0, 0]
     assert runs[1].error is not None or what in {"emptied", "blocked"}
     assert pipeline.finding(account)["status"] == "active"
 
 
-def test_a_renamed_repository_has_the_same_findings_under_its_new_name(
+def test_a_renamed_repository_keeps_its_findings_under_the_new_name(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline)
@@ -298,16 +302,16 @@ def test_a_renamed_repository_has_the_same_findings_under_its_new_name(
     pipeline.hub.rename(shop.full_name, new)
     shop.repo.path.rename(shop.repo.path.with_name("store.git"))
     for target in (spec, old):
-        assert figures(pipeline.scan(account, target)) == (0, 1, 0)
+        assert counts(pipeline.scan(account, target)) == (0, 1, 0)
     after = pipeline.finding(account)
     assert (after["id"], after["repo_full_name"], after["seen_count"]) == (before["id"], new, 3)
     assert after["source_url"] == before["source_url"].replace("/shop/", "/store/")
 
 
-def test_a_clone_that_lacks_objects_resolves_nothing_and_says_so(
+def test_a_clone_with_missing_objects_resolves_nothing_and_has_a_gap(
     pipeline: Pipeline, account: Account
 ) -> None:
-    """Served from a repository whose history is damaged at its root."""
+    """The server's repository lacks its first commits."""
     name = f"plain-{pipeline.add_owner()}/shop"
     repo = Repo(pipeline.served / f"{name}.git")
     repo.commit({"a.txt": KEY, "b.txt": token(2)})
@@ -315,30 +319,30 @@ def test_a_clone_that_lacks_objects_resolves_nothing_and_says_so(
     second = repo.commit({"c.txt": "x"})
     (repo.path / "shallow").write_text(f"{second}\n")
     run = pipeline.scan(account, plain_spec(name))
-    assert figures(run)[2] == 0
-    assert {one["status"] for one in pipeline.findings(account)} == {"active"}
+    assert counts(run)[2] == 0
+    assert {finding["status"] for finding in pipeline.findings(account)} == {"active"}
     assert run.coverage_gaps
     (repo.path / "shallow").unlink()
-    assert figures(pipeline.scan(account, plain_spec(name))) == (0, 2, 0)
+    assert counts(pipeline.scan(account, plain_spec(name))) == (0, 2, 0)
 
 
-# --- back again, after it was closed
+# --- closed findings that are seen again
 
 
-def test_what_was_taken_for_gone_and_is_seen_again_is_news_again(
+def test_a_finding_resolved_by_a_run_and_seen_again_is_announced_again(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline)
     first = shop.repo.tip() or ""
     pipeline.scan(account, spec)
-    rewritten(pipeline, shop, kept=False)
+    rewrite_history(pipeline, shop, keep_commits=False)
     pipeline.scan(account, spec)
     before = pipeline.finding(account)
     shop.repo.set_ref("refs/heads/back", first)
     shop.update_api()
     run = pipeline.scan(account, spec)
     after = pipeline.finding(account)
-    assert figures(run) == (1, 1, 0)
+    assert counts(run) == (1, 1, 0)
     assert (before["status"], after["status"], after["resolved_at"], after["auto_resolved"]) == (
         "resolved",
         "active",
@@ -350,27 +354,27 @@ def test_what_was_taken_for_gone_and_is_seen_again_is_news_again(
 
 
 @pytest.mark.parametrize("action", Action)
-def test_what_a_person_has_closed_stays_closed_and_is_still_seen(
+def test_a_finding_closed_by_a_user_stays_closed_and_is_still_counted(
     pipeline: Pipeline, account: Account, action: Action
 ) -> None:
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
-    closed(pipeline, account, action)
+    close_finding(pipeline, account, action)
     before, sent = pipeline.finding(account), events(pipeline, account)
     shop.push({"a.txt": f"x\n{KEY}\ny"})
     pipeline.scan(account, spec)
     pipeline.scan(account, spec)
-    rewritten(pipeline, shop, kept=False)
+    rewrite_history(pipeline, shop, keep_commits=False)
     run = pipeline.scan(account, spec)
     after = pipeline.finding(account)
     kept = ("status", "resolved_at", "resolved_by", "auto_resolved", "resolution_note")
     assert [after[name] for name in kept] == [before[name] for name in kept]
-    assert (after["seen_count"], figures(run)) == (3, (0, 0, 0))
+    assert (after["seen_count"], counts(run)) == (3, (0, 0, 0))
     assert events(pipeline, account) == sent
 
 
 @pytest.mark.parametrize("changed", [True, False])
-def test_what_is_stale_and_seen_again_is_active_without_an_event(
+def test_a_stale_finding_that_is_seen_again_becomes_active_without_an_event(
     pipeline: Pipeline, account: Account, changed: bool
 ) -> None:
     spec, shop = one_repository(pipeline)
@@ -378,7 +382,7 @@ def test_what_is_stale_and_seen_again_is_active_without_an_event(
     pipeline.sql("UPDATE findings SET status = 'stale' WHERE account_id = %s", account.id)
     if changed:
         shop.push({"a.txt": f"x\n{KEY}\ny"})
-    assert figures(pipeline.scan(account, spec)) == (0, 1, 0)
+    assert counts(pipeline.scan(account, spec)) == (0, 1, 0)
     assert pipeline.finding(account)["status"] == "active"
     assert events(pipeline, account) == ["finding.new"]
     ((detail,),) = pipeline.sql(
@@ -387,15 +391,15 @@ def test_what_is_stale_and_seen_again_is_active_without_an_event(
     assert (detail["from"], detail["to"]) == ("stale", "active")
 
 
-def test_what_is_stale_and_gone_is_resolved(pipeline: Pipeline, account: Account) -> None:
+def test_a_stale_finding_that_is_gone_is_resolved(pipeline: Pipeline, account: Account) -> None:
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
     pipeline.sql("UPDATE findings SET status = 'stale' WHERE account_id = %s", account.id)
-    rewritten(pipeline, shop, kept=False)
-    assert figures(pipeline.scan(account, spec)) == (0, 0, 1)
+    rewrite_history(pipeline, shop, keep_commits=False)
+    assert counts(pipeline.scan(account, spec)) == (0, 0, 1)
 
 
-def test_what_is_suppressed_stays_suppressed(pipeline: Pipeline, account: Account) -> None:
+def test_a_suppressed_finding_stays_suppressed(pipeline: Pipeline, account: Account) -> None:
     spec, shop = one_repository(pipeline)
     pipeline.scan(account, spec)
     pipeline.sql("UPDATE findings SET suppressed_at = now() WHERE account_id = %s", account.id)
@@ -405,7 +409,7 @@ def test_what_is_suppressed_stays_suppressed(pipeline: Pipeline, account: Accoun
     assert (found["status"], found["suppressed_at"] is None, found["seen_count"]) == ("active", False, 2)
 
 
-# --- rules come and go
+# --- changed rules
 
 OLD_RULE = """issuer = "Acme"
 [[rule]]
@@ -425,8 +429,8 @@ def test_a_rule_that_no_longer_matches_resolves_nothing(pipeline: Pipeline, acco
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("in!side.txt", f"1 {ACME}\n" + "x" * 100)
-    again = io.BytesIO()
-    with zipfile.ZipFile(again, "w", zipfile.ZIP_DEFLATED) as file:
+    rewritten_archive = io.BytesIO()
+    with zipfile.ZipFile(rewritten_archive, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("in!side.txt", f"2 {ACME}\n" + "x" * 100)
     files: dict[str, str | bytes] = {
         "a.txt": f"1 {ACME}",
@@ -434,51 +438,51 @@ def test_a_rule_that_no_longer_matches_resolves_nothing(pipeline: Pipeline, acco
         "a.zip": archive.getvalue(),
     }
     spec, shop = one_repository(pipeline, files)
-    with pipeline.open_rules(OLD_RULE) as tools:
-        assert figures(pipeline.scan(account, spec, tools)) == (3, 3, 0)
-    with pipeline.open_rules(NO_RULE) as tools:
-        assert figures(pipeline.scan(account, spec, tools)) == (0, 3, 0)
-        # also where the files around the values were rewritten, so that no known blob is left
-        files = {"a.txt": f"2 {ACME}", "odd!na\nme.txt": f"2 {ACME}", "a.zip": again.getvalue()}
-        rewritten(pipeline, shop, kept=False, files=files)
-        assert figures(pipeline.scan(account, spec, tools)) == (0, 3, 0)
-        assert [(one["status"], one["seen_count"]) for one in pipeline.findings(account)] == [
+    with pipeline.open_rules(OLD_RULE) as context:
+        assert counts(pipeline.scan(account, spec, context)) == (3, 3, 0)
+    with pipeline.open_rules(NO_RULE) as context:
+        assert counts(pipeline.scan(account, spec, context)) == (0, 3, 0)
+        # Also if the files around the values were rewritten, so that no known blob exists any more.
+        files = {"a.txt": f"2 {ACME}", "odd!na\nme.txt": f"2 {ACME}", "a.zip": rewritten_archive.getvalue()}
+        rewrite_history(pipeline, shop, keep_commits=False, files=files)
+        assert counts(pipeline.scan(account, spec, context)) == (0, 3, 0)
+        assert [(finding["status"], finding["seen_count"]) for finding in pipeline.findings(account)] == [
             ("active", 3)
         ] * 3
-        rewritten(pipeline, shop, kept=False, files={"a.txt": "3", "odd!na\nme.txt": "3", "a.zip": "3"})
-        assert figures(pipeline.scan(account, spec, tools)) == (0, 0, 3)
-        rewritten(pipeline, shop, kept=False, files={"a.txt": f"4 {ACME}"})
-        pipeline.scan(account, spec, tools)  # seen by its value alone
-    assert [one["status"] for one in pipeline.findings(account)] == ["active", "resolved", "resolved"]
+        rewrite_history(
+            pipeline, shop, keep_commits=False, files={"a.txt": "3", "odd!na\nme.txt": "3", "a.zip": "3"}
+        )
+        assert counts(pipeline.scan(account, spec, context)) == (0, 0, 3)
+        rewrite_history(pipeline, shop, keep_commits=False, files={"a.txt": f"4 {ACME}"})
+        pipeline.scan(account, spec, context)  # no rule detects the value, but it is stored and found
+    assert [finding["status"] for finding in pipeline.findings(account)] == ["active", "resolved", "resolved"]
     assert events(pipeline, account) == ["finding.new"] * 4 + ["finding.resolved"] * 3
 
 
-def test_where_values_are_not_kept_a_changed_rule_resolves_nothing_either(
+def test_a_changed_rule_resolves_nothing_even_if_values_are_not_stored(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": f"1 {ACME}"})
-    with pipeline.open_rules(OLD_RULE) as tools:
-        pipeline.scan(account, spec, replace(tools, keep_secrets=False))
+    with pipeline.open_rules(OLD_RULE) as context:
+        pipeline.scan(account, spec, replace(context, keep_secrets=False))
     assert pipeline.finding(account)["secret_box"] is None
-    rewritten(pipeline, shop, kept=False, files={"a.txt": f"2 {ACME}"})
-    with pipeline.open_rules(NO_RULE) as tools:
-        pipeline.scan(account, spec, replace(tools, keep_secrets=False))
+    rewrite_history(pipeline, shop, keep_commits=False, files={"a.txt": f"2 {ACME}"})
+    with pipeline.open_rules(NO_RULE) as context:
+        pipeline.scan(account, spec, replace(context, keep_secrets=False))
     assert pipeline.finding(account)["status"] == "active"
-    with pipeline.open_rules(OLD_RULE) as tools:
-        pipeline.scan(account, spec, replace(tools, keep_secrets=False))
-        rewritten(pipeline, shop, kept=False)
-        assert figures(pipeline.scan(account, spec, replace(tools, keep_secrets=False))) == (0, 0, 1)
+    with pipeline.open_rules(OLD_RULE) as context:
+        pipeline.scan(account, spec, replace(context, keep_secrets=False))
+        rewrite_history(pipeline, shop, keep_commits=False)
+        assert counts(pipeline.scan(account, spec, replace(context, keep_secrets=False))) == (0, 0, 1)
 
 
-def test_a_rule_that_is_named_anew_renames_the_type_of_the_same_finding(
-    pipeline: Pipeline, account: Account
-) -> None:
+def test_a_renamed_rule_changes_the_type_of_the_same_finding(pipeline: Pipeline, account: Account) -> None:
     spec, _ = one_repository(pipeline, {"a.txt": ACME})
-    with pipeline.open_rules(OLD_RULE) as tools:
-        pipeline.scan(account, spec, tools)
+    with pipeline.open_rules(OLD_RULE) as context:
+        pipeline.scan(account, spec, context)
     before = pipeline.finding(account)
-    with pipeline.open_rules(NEW_RULE) as tools:
-        assert figures(pipeline.scan(account, spec, tools)) == (0, 1, 0)
+    with pipeline.open_rules(NEW_RULE) as context:
+        assert counts(pipeline.scan(account, spec, context)) == (0, 1, 0)
     after = pipeline.finding(account)
     assert (before["pattern_secret_type"], before["rule"]) == ("acme", "acme_key")
     assert (after["id"], after["pattern_secret_type"], after["pattern_name"], after["rule"]) == (
@@ -487,7 +491,7 @@ def test_a_rule_that_is_named_anew_renames_the_type_of_the_same_finding(
     assert events(pipeline, account) == ["finding.new"]
 
 
-def test_a_credential_of_several_parts_is_the_same_finding_when_its_pair_changes(
+def test_a_credential_is_the_same_finding_when_its_companion_changes(
     pipeline: Pipeline, account: Account
 ) -> None:
     secret, first, second = "k8Zq2vLx9WtR4m7C1p5H" * 2, "AKIAQ4R7T2X5M3N6P7L2", "AKIAZ6Y2C5V7B3N4M2K7"
@@ -501,38 +505,42 @@ def test_a_credential_of_several_parts_is_the_same_finding_when_its_pair_changes
     shop.push({"a.txt": f"aws_secret_access_key={secret}\n"})
     pipeline.scan(account, spec)
     after = {
-        one["id"]: one for one in pipeline.findings(account) if one["fingerprint"] == before["fingerprint"]
+        finding["id"]: finding
+        for finding in pipeline.findings(account)
+        if finding["fingerprint"] == before["fingerprint"]
     }
     assert list(after) == [before["id"]]
     assert after[before["id"]]["seen_count"] == 3
 
 
-# --- which paths are looked at
+# --- excluded paths
 
 
-def test_what_is_excluded_is_neither_recorded_nor_resolved(pipeline: Pipeline, account: Account) -> None:
+def test_findings_in_excluded_paths_are_neither_recorded_nor_resolved(
+    pipeline: Pipeline, account: Account
+) -> None:
     _, shop = one_repository(pipeline, {"src/a.txt": token(1), "docs/b.txt": token(2), "src/c.md": token(3)})
     pipeline.scan(account, repository_spec(shop.full_name, "src/*", exclude=("*.md",)))
-    assert [one["file_path"] for one in pipeline.findings(account)] == ["src/a.txt"]
-    assert figures(pipeline.scan(account, repository_spec(shop.full_name))) == (2, 3, 0)
-    rewritten(pipeline, shop, kept=False)
-    assert figures(pipeline.scan(account, repository_spec(shop.full_name, exclude=("docs/*",)))) == (0, 0, 2)
-    assert [one["status"] for one in pipeline.findings(account)] == ["active", "resolved", "resolved"]
-    assert figures(pipeline.scan(account, repository_spec(shop.full_name))) == (0, 0, 1)
+    assert [finding["file_path"] for finding in pipeline.findings(account)] == ["src/a.txt"]
+    assert counts(pipeline.scan(account, repository_spec(shop.full_name))) == (2, 3, 0)
+    rewrite_history(pipeline, shop, keep_commits=False)
+    assert counts(pipeline.scan(account, repository_spec(shop.full_name, exclude=("docs/*",)))) == (0, 0, 2)
+    assert [finding["status"] for finding in pipeline.findings(account)] == ["active", "resolved", "resolved"]
+    assert counts(pipeline.scan(account, repository_spec(shop.full_name))) == (0, 0, 1)
 
 
-def test_a_copy_out_of_an_excluded_folder_is_found(pipeline: Pipeline, account: Account) -> None:
+def test_a_copy_from_an_excluded_folder_is_found(pipeline: Pipeline, account: Account) -> None:
     _, shop = one_repository(pipeline, {"docs/a.txt": KEY})
     spec = repository_spec(shop.full_name, exclude=("docs/*",))
-    assert figures(pipeline.scan(account, spec)) == (0, 0, 0)
+    assert counts(pipeline.scan(account, spec)) == (0, 0, 0)
     shop.push({"docs/a.txt": KEY, "src/a.txt": KEY})
-    assert figures(pipeline.scan(account, spec)) == (1, 1, 0)
+    assert counts(pipeline.scan(account, spec)) == (1, 1, 0)
 
 
-# --- once, however often it is tried
+# --- repeated and concurrent attempts
 
 
-def test_a_source_looked_at_twice_in_one_run_counts_once(pipeline: Pipeline, account: Account) -> None:
+def test_a_source_scanned_twice_in_one_run_counts_once(pipeline: Pipeline, account: Account) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": token(1), "b.txt": token(2)})
     pipeline.scan(account, spec)
     shop.push({"a.txt": token(1), "c.txt": token(3)}, parents=[])
@@ -544,7 +552,7 @@ def test_a_source_looked_at_twice_in_one_run_counts_once(pipeline: Pipeline, acc
         events(pipeline, account),
         pipeline.blobs(account),
     )
-    counts = [one["seen_count"] for one in pipeline.findings(account)]
+    seen_counts = [finding["seen_count"] for finding in pipeline.findings(account)]
     pipeline.sql(
         "UPDATE scan_sources SET status = 'running' WHERE account_id = %s AND source = %s", account.id, source
     )
@@ -555,16 +563,16 @@ def test_a_source_looked_at_twice_in_one_run_counts_once(pipeline: Pipeline, acc
     )
     pipeline.sql(
         "UPDATE sources SET changed = NULL WHERE account_id = %s", account.id
-    )  # it had died before it could write that
+    )  # as if the worker had died before it saved this
     pipeline.scan_source(account, run_id, source)
-    again = pipeline.get_run(account, run_id)
-    assert figures(first) == figures(again) == (1, 2, 1)
-    assert again.status is ScanStatus.COMPLETED
-    assert [one["seen_count"] for one in pipeline.findings(account)] == counts
+    second = pipeline.get_run(account, run_id)
+    assert counts(first) == counts(second) == (1, 2, 1)
+    assert second.status is ScanStatus.COMPLETED
+    assert [finding["seen_count"] for finding in pipeline.findings(account)] == seen_counts
     assert (events(pipeline, account), pipeline.blobs(account)) == (events_then, blobs)
 
 
-def test_a_look_that_is_stopped_between_two_batches_goes_on_and_counts_once(
+def test_a_scan_cancelled_between_two_batches_continues_and_counts_once(
     pipeline: Pipeline, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec, _ = one_repository(pipeline, {f"{number}.txt": token(number) for number in range(5)})
@@ -572,27 +580,27 @@ def test_a_look_that_is_stopped_between_two_batches_goes_on_and_counts_once(
     run_id, (source,) = pipeline.plan(account, spec)
     real, batches = recording._record_batch, 0
 
-    async def stops(*arguments: Any) -> None:
+    async def cancel_second(*arguments: Any) -> None:
         nonlocal batches
         batches += 1
         if batches == 2:
             raise asyncio.CancelledError
         await real(*arguments)
 
-    monkeypatch.setattr(recording, "_record_batch", stops)
+    monkeypatch.setattr(recording, "_record_batch", cancel_second)
     with pytest.raises(asyncio.CancelledError):
         pipeline.scan_source(account, run_id, source)
     halfway = pipeline.get_run(account, run_id)
-    assert (halfway.status, figures(halfway)) == (ScanStatus.INTERRUPTED, (2, 2, 0))
+    assert (halfway.status, counts(halfway)) == (ScanStatus.INTERRUPTED, (2, 2, 0))
     pipeline.scan_source(account, run_id, source)
     run = pipeline.get_run(account, run_id)
-    assert (run.status, figures(run)) == (ScanStatus.COMPLETED, (5, 5, 0))
-    assert [one["seen_count"] for one in pipeline.findings(account)] == [1] * 5
+    assert (run.status, counts(run)) == (ScanStatus.COMPLETED, (5, 5, 0))
+    assert [finding["seen_count"] for finding in pipeline.findings(account)] == [1] * 5
     assert events(pipeline, account) == ["finding.new"] * 5
     pipeline.assert_no_work_folder()
 
 
-def test_two_runs_over_the_same_source_at_once_make_one_finding(pipeline: Pipeline, account: Account) -> None:
+def test_two_concurrent_runs_of_a_source_record_one_finding(pipeline: Pipeline, account: Account) -> None:
     spec, _ = one_repository(pipeline)
     planned = [pipeline.plan(account, spec) for _ in range(2)]
 
@@ -605,17 +613,17 @@ def test_two_runs_over_the_same_source_at_once_make_one_finding(pipeline: Pipeli
     assert [pipeline.get_run(account, run_id).coverage_gaps for run_id, _ in planned] == [(), ()]
     assert pipeline.finding(account)["seen_count"] == 2
     assert events(pipeline, account) == ["finding.new"]
-    assert sorted(figures(pipeline.get_run(account, run_id)) for run_id, _ in planned) == [
+    assert sorted(counts(pipeline.get_run(account, run_id)) for run_id, _ in planned) == [
         (0, 1, 0),
         (1, 1, 0),
     ]
 
 
-# --- a run that goes on tells the same as one that begins anew
+# --- incremental and first runs have equal results
 
 
 class History:
-    """A history that grows and is rewritten by chance."""
+    """A repository history that grows and is rewritten at random."""
 
     def __init__(self, hosted: ServedRepository, chance: random.Random) -> None:
         self.hosted = hosted
@@ -625,6 +633,7 @@ class History:
         self.tokens = [token(f"history {number}") for number in range(4)]
 
     def step(self) -> None:
+        """Make one random change."""
         steps = [
             self.edit,
             self.edit,
@@ -687,7 +696,7 @@ class History:
         parents = [self.repo.tip(into) or "", self.repo.tip(other) or ""]
         if parents[0] != parents[1]:
             files = self.at(other) | self.at(into)
-            if self.chance.random() < 0.3:  # what neither parent has
+            if self.chance.random() < 0.3:  # a file that neither parent has
                 files[self.path()] = self.text()
             self.commit(files, into, parents)
 
@@ -713,13 +722,17 @@ class History:
 
 
 def places(pipeline: Pipeline, account: Account) -> set[tuple[Any, ...]]:
-    told = ("file_path", "matched_text", "source_type", "line_number", "current_line", "source_url")
+    """Return the places of all findings that are not resolved."""
+    compared = ("file_path", "matched_text", "source_type", "line_number", "current_line", "source_url")
     return {
-        tuple(one[name] for name in told) for one in pipeline.findings(account) if one["status"] != "resolved"
+        tuple(finding[name] for name in compared)
+        for finding in pipeline.findings(account)
+        if finding["status"] != "resolved"
     }
 
 
-async def both(pipeline: Pipeline, accounts: list[Account], spec: TargetSpec) -> list[ScanRun]:
+async def scan_for_all(pipeline: Pipeline, accounts: list[Account], spec: TargetSpec) -> list[ScanRun]:
+    """Run the same scan for several accounts at the same time."""
     return await asyncio.gather(
         *(
             run_in_foreground(pipeline.context, account, spec, lambda _: None, by="a test")
@@ -729,7 +742,7 @@ async def both(pipeline: Pipeline, accounts: list[Account], spec: TargetSpec) ->
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_run_that_goes_on_tells_the_same_as_one_that_begins_anew(
+def test_an_incremental_run_finds_the_same_as_a_first_run(
     pipeline: Pipeline, account: Account, seed: int
 ) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": "x"})
@@ -740,13 +753,13 @@ def test_a_run_that_goes_on_tells_the_same_as_one_that_begins_anew(
             history.step()
         shop.update_api(keep_commits=False)
         fresh = pipeline.create_account()
-        run, _ = pipeline.wait(both(pipeline, [account, fresh], spec))
+        run, _ = pipeline.wait(scan_for_all(pipeline, [account, fresh], spec))
         assert run.coverage_gaps == ()
         assert places(pipeline, account) == places(pipeline, fresh)
         assert pipeline.blobs(account) >= pipeline.blobs(fresh)
 
 
-def test_an_incremental_run_that_cannot_use_what_is_left_reads_everything(
+def test_an_incremental_run_after_a_new_history_reads_everything(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": KEY, "b.txt": "x"})

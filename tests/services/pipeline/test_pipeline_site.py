@@ -1,4 +1,4 @@
-"""Runs over sites, from the crawl to the findings: what is found where, what is counted and told, and what bounds a crawl."""
+"""Run scans of web sites: the places of findings, counts and gaps, masked values, and limits of a crawl."""
 
 import base64
 import json
@@ -19,6 +19,7 @@ SITE, CDN = "http://site.example", "http://cdn.example"
 
 
 def source_map(**files: str) -> str:
+    """Return a source map with these original files."""
     names = [f"webpack://shop/./src/{name}.ts" for name in files]
     return json.dumps(
         {"version": 3, "sources": names, "sourcesContent": list(files.values()), "mappings": ""}
@@ -26,11 +27,13 @@ def source_map(**files: str) -> str:
 
 
 def inline(map_: str) -> str:
-    return f"\n//# sourceMappingURL=data:application/json;charset=utf-8;base64,{base64.b64encode(map_.encode()).decode()}\n"
+    """Return the comment that includes a source map in a script."""
+    encoded = base64.b64encode(map_.encode()).decode()
+    return f"\n//# sourceMappingURL=data:application/json;charset=utf-8;base64,{encoded}\n"
 
 
 def bundled() -> dict[str, Route]:
-    """A shop as webpack, Vite and a tag manager leave it."""
+    """Return the routes of a shop as webpack, Vite and a tag manager build it."""
     head = f"""<!doctype html><html><head>
 <script>window.CONFIG = {{
   "github": "{token("inline")}"
@@ -57,19 +60,19 @@ def bundled() -> dict[str, Route]:
     }
 
 
-def test_findings_of_a_bundled_site_stand_where_they_were_served(pipeline, account):
+def test_findings_of_a_bundled_site_have_the_places_where_they_were_served(pipeline, account):
     with served(pipeline, account, bundled(), "site.example", "cdn.example") as runs:
         runs.scan()
     found = {
         (
-            one["file_path"],
-            one["source_path"][1:].decode(),
-            one["source_type"],
-            one["source_url"],
-            one["line_number"],
-            one["source"],
+            finding["file_path"],
+            finding["source_path"][1:].decode(),
+            finding["source_type"],
+            finding["source_url"],
+            finding["line_number"],
+            finding["source"],
         )
-        for one in runs.findings
+        for finding in runs.findings
     }
     chunk = "/static/js/main.3f9a12bc.chunk.js"
     assert found == {
@@ -81,12 +84,12 @@ def test_findings_of_a_bundled_site_stand_where_they_were_served(pipeline, accou
         ("/tags/v2.js", "/tags/v2.js", "js_bundle", f"{CDN}/tags/v2.js?id=9", 1, CDN),
     }
     assert {
-        (one["source_visibility"], one["repo_full_name"], one["status"], one["seen_count"])
-        for one in runs.findings
+        (finding["source_visibility"], finding["repo_full_name"], finding["status"], finding["seen_count"])
+        for finding in runs.findings
     } == {("public", None, "active", 1)}
 
 
-def test_run_counts_tells_and_announces_what_it_found(pipeline, account):
+def test_a_run_counts_its_findings_and_writes_events_and_audit_lines(pipeline, account):
     routes = bundled()
     with served(pipeline, account, routes, "site.example", "cdn.example") as runs:
         run = runs.scan()
@@ -96,34 +99,35 @@ def test_run_counts_tells_and_announces_what_it_found(pipeline, account):
     assert (run.progress["targets"], run.progress["pages"]) == (
         1,
         7,
-    )  # five addresses of text, two original files
+    )  # five responses and two original files
     assert run.progress["bytes"] > sum(len(routes[path][2]) for path in ("/", "/api/config"))  # type: ignore[index]
     assert runs.events == ["finding.new"] * 6
-    query = "SELECT actor, action, target, detail ->> 'scan' FROM audit WHERE account_id = %s AND action LIKE 'finding.%%'"
+    query = """SELECT actor, action, target, detail ->> 'scan' FROM audit
+               WHERE account_id = %s AND action LIKE 'finding.%%'"""
     lines = pipeline.sql(query, account.id)
     assert {(actor, action, scan) for actor, action, _, scan in lines} == {
         ("scan", "finding.new", str(run.id))
     }
-    assert {target for _, _, target, _ in lines} == {str(one["id"]) for one in runs.findings}
+    assert {target for _, _, target, _ in lines} == {str(finding["id"]) for finding in runs.findings}
 
 
 # --- the raw value
 
 
-def test_raw_value_stands_nowhere_but_encrypted(pipeline, account):
+def test_raw_values_are_stored_only_encrypted(pipeline, account):
     with served(pipeline, account, bundled(), "site.example", "cdn.example") as runs:
         runs.scan()
     assert (
         runs.tables_with(*(token(name) for name in ("inline", "bundle", "linked", "packed", "json", "third")))
         == set()
     )
-    assert all(one["secret_box"] for one in runs.findings)
+    assert all(finding["secret_box"] for finding in runs.findings)
 
 
 IN_AN_ADDRESS = ["/x?key={}", "/y?n=1&key={}", "/for/{}/x", "/for/{}.txt"]
 
 
-def test_raw_value_in_an_address_is_masked_in_it(pipeline, account):
+def test_a_raw_value_in_a_url_is_masked(pipeline, account):
     values = [token(written) for written in IN_AN_ADDRESS]
     addresses = [written.format(value) for written, value in zip(IN_AN_ADDRESS, values, strict=True)]
     routes = {"/": linked(*addresses)} | {
@@ -133,10 +137,10 @@ def test_raw_value_in_an_address_is_masked_in_it(pipeline, account):
         runs.scan()
     assert len(runs.findings) == 2 * len(values)
     assert runs.tables_with(*values) == set()
-    assert sum("********" in one["source_url"] for one in runs.findings) == len(values)
+    assert sum("********" in finding["source_url"] for finding in runs.findings) == len(values)
 
 
-def test_value_in_an_address_is_masked_in_other_findings_there(pipeline, account):
+def test_a_value_in_a_url_is_masked_in_the_other_findings_of_this_url(pipeline, account):
     values = [token(f"other {written}") for written in IN_AN_ADDRESS]
     addresses = [written.format(value) for written, value in zip(IN_AN_ADDRESS, values, strict=True)]
     routes = {"/": linked(*addresses)} | {
@@ -145,12 +149,12 @@ def test_value_in_an_address_is_masked_in_other_findings_there(pipeline, account
     with served(pipeline, account, routes) as runs:
         runs.scan()
         runs.scan()
-    assert {one["seen_count"] for one in runs.findings} == {2}
+    assert {finding["seen_count"] for finding in runs.findings} == {2}
     assert len(runs.findings) == 2 * len(values)
     assert runs.tables_with(*values) == set()
 
 
-def test_value_in_an_address_is_masked_when_it_was_not_met_yet(pipeline, account, monkeypatch):
+def test_a_value_in_a_url_is_masked_before_it_was_found_elsewhere(pipeline, account, monkeypatch):
     monkeypatch.setattr("outcrop.services.pipeline.site_source._RECORD_AT", 1)
     value = token("listed only")
     routes = {
@@ -164,7 +168,7 @@ def test_value_in_an_address_is_masked_when_it_was_not_met_yet(pipeline, account
     assert runs.tables_with(value) == set()
 
 
-def test_value_in_an_address_is_masked_in_gaps(pipeline, account):
+def test_a_value_in_a_url_is_masked_in_gaps(pipeline, account):
     value = token("in a gap")
     routes = {"/": page(f'<a href="/for/{value}">x</a>'), f"/for/{value}": text("no", status=403)}
     with served(pipeline, account, routes) as runs:
@@ -173,10 +177,10 @@ def test_value_in_an_address_is_masked_in_gaps(pipeline, account):
     assert runs.tables_with(value) == set()
 
 
-# --- what bounds a crawl
+# --- limits of a crawl
 
 
-def test_page_limit_is_told(pipeline, account):
+def test_reaching_the_page_limit_is_a_gap(pipeline, account):
     routes = {"/": linked(*(f"/{n}" for n in range(20)))} | {
         f"/{n}": text(f"key = {token(n)}") for n in range(20)
     }
@@ -187,7 +191,7 @@ def test_page_limit_is_told(pipeline, account):
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])
-def test_depth_bounds_how_far_links_are_followed(pipeline, account, depth):
+def test_links_are_followed_up_to_the_depth(pipeline, account, depth):
     routes = {
         "/": linked("/1", value=token("d0")),
         "/1": linked("/2", value=token("d1")),
@@ -199,7 +203,7 @@ def test_depth_bounds_how_far_links_are_followed(pipeline, account, depth):
     assert runs.paths == ["/", "/1", "/2"][: depth + 1]
 
 
-def test_single_page_is_looked_at_with_what_it_loads(pipeline, account):
+def test_a_single_page_is_scanned_with_its_scripts(pipeline, account):
     routes = {
         "/a": page('<a href="/b">b</a><script src="/a.js"></script>'),
         "/a.js": script(f'k="{token("a")}"'),
@@ -210,7 +214,7 @@ def test_single_page_is_looked_at_with_what_it_loads(pipeline, account):
     assert runs.paths == ["/a.js"]
 
 
-def test_globs_choose_the_pages(pipeline, account):
+def test_glob_patterns_select_the_pages(pipeline, account):
     paths = ("/docs/a", "/docs/b", "/docs/private/c", "/blog/d")
     routes = {"/": linked(*paths)} | {path: text(f"key = {token(path)}") for path in paths}
     with served(pipeline, account, routes) as runs:
@@ -218,7 +222,7 @@ def test_globs_choose_the_pages(pipeline, account):
     assert runs.paths == ["/docs/a", "/docs/b"]
 
 
-def test_robots_are_honoured_unless_chosen_otherwise(pipeline, account):
+def test_robots_txt_is_followed_unless_the_target_says_otherwise(pipeline, account):
     routes = {"/": linked("/open", "/shut"), "/open": text(token("open")), "/shut": text(token("shut"))}
     routes["/robots.txt"] = text("User-agent: *\nDisallow: /shut\n")
     with served(pipeline, account, routes) as runs:
@@ -229,14 +233,14 @@ def test_robots_are_honoured_unless_chosen_otherwise(pipeline, account):
         assert runs.paths == ["/open", "/shut"]
 
 
-def test_site_that_cannot_be_read_has_failed(pipeline, account):
+def test_the_run_of_a_site_that_cannot_be_read_fails(pipeline, account):
     with served(pipeline, account, {}) as runs:
         run = runs.scan(site_spec(f"{SITE}/?key=a-word", kind=TargetKind.PAGE))
     assert (run.status, run.error) == ("failed", "answered 404")
     assert [(gap.what, gap.why) for gap in run.coverage_gaps] == [(f"{SITE}/", "answered 404")]
 
 
-def test_start_that_redirects_to_another_origin_of_the_site_is_followed(pipeline, account):
+def test_a_redirect_of_the_start_page_to_another_origin_of_the_site_is_followed(pipeline, account):
     routes: dict[str, Route] = {
         "site.example/": redirect("http://www.site.example/"),
         "www.site.example/": page(f"<p>{token('www')}</p>"),
@@ -249,10 +253,10 @@ def test_start_that_redirects_to_another_origin_of_the_site_is_followed(pipeline
     assert runs.finding["status"] == "resolved"
 
 
-# --- places where files are left
+# --- leaked files
 
 
-def test_environment_file_is_found_by_choice_only(pipeline, account):
+def test_an_env_file_is_found_only_with_the_leak_option(pipeline, account):
     routes = {"/": page("home"), "/.env": text(f"GITHUB_TOKEN={token('env')}\n", "application/octet-stream")}
     with served(pipeline, account, routes) as runs:
         runs.scan()
@@ -261,7 +265,7 @@ def test_environment_file_is_found_by_choice_only(pipeline, account):
     assert (runs.finding["file_path"], runs.finding["source_type"]) == ("/.env", "endpoint")
 
 
-def test_page_that_is_served_for_everything_is_no_leaked_file(pipeline, account):
+def test_a_page_that_is_served_for_every_path_is_not_a_leaked_file(pipeline, account):
     everything = text(f"this is what we say always {token('soft')}")
     with served(
         pipeline, account, {"/": page("home"), "/.env": text(f"K={token('e')}\n" * 20)}, fallback=everything
@@ -272,7 +276,7 @@ def test_page_that_is_served_for_everything_is_no_leaked_file(pipeline, account)
 
 
 class GitFolder:
-    """A `.git` folder as a careless server shows it."""
+    """A handler that serves the `.git` folder of a repository."""
 
     def __init__(self, repo: Repo) -> None:
         self.folder = repo.path
@@ -291,31 +295,34 @@ class GitFolder:
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Repo:
-    made = Repo(tmp_path / "site")
-    made.commit({"config/prod.py": f'KEY = "{token("old")}"\n'})
-    made.commit({"config/prod.py": "KEY = None\n", "app.py": f'\nTOKEN = "{token("tip")}"\n'})
-    return made
+    """Return a repository with one secret in its history and one at the tip."""
+    created = Repo(tmp_path / "site")
+    created.commit({"config/prod.py": f'KEY = "{token("old")}"\n'})
+    created.commit({"config/prod.py": "KEY = None\n", "app.py": f'\nTOKEN = "{token("tip")}"\n'})
+    return created
 
 
-def test_open_git_folder_is_looked_through(pipeline, account, repo):
+def test_an_exposed_git_folder_is_scanned(pipeline, account, repo):
     with served(pipeline, account, {"/": page("home")}, fallback=GitFolder(repo)) as runs:
         run = runs.scan(site_spec(leak_places=True))
         assert run.coverage_gaps == ()
         assert any("/.git/objects/" in path for path in runs.host.paths())
-    assert [(one["file_path"], one["line_number"], one["source_url"]) for one in runs.findings] == [
+    assert [
+        (finding["file_path"], finding["line_number"], finding["source_url"]) for finding in runs.findings
+    ] == [
         ("/.git!app.py", 2, f"{SITE}/.git/HEAD"),
         ("/.git!config/prod.py", 1, f"{SITE}/.git/HEAD"),
     ]
-    assert {(one["source_type"], one["source"]) for one in runs.findings} == {("endpoint", SITE)}
+    assert {(finding["source_type"], finding["source"]) for finding in runs.findings} == {("endpoint", SITE)}
     assert runs.tables_with(token("old")) == set()
 
 
-def test_git_folder_resolves_what_was_in_it_only_when_it_says_that_it_is_gone(pipeline, account, repo):
+def test_findings_in_a_git_folder_are_resolved_only_if_its_url_is_not_found(pipeline, account, repo):
     with served(pipeline, account, {"/": page("home")}, fallback=(folder := GitFolder(repo))) as runs:
         runs.scan(site_spec(leak_places=True))
         for status in (200, 403, 503):
             folder.status = status
-            runs.scan()  # without the places: nobody looks through it
+            runs.scan()  # without the leak option the folder is not scanned
             assert set(runs.statuses.values()) == {"active"}, status
         folder.status = 403
         runs.scan(site_spec(leak_places=True))
@@ -326,7 +333,7 @@ def test_git_folder_resolves_what_was_in_it_only_when_it_says_that_it_is_gone(pi
     assert run.findings_resolved == 2
 
 
-def test_git_folders_of_two_folders_are_told_apart(pipeline, account, repo):
+def test_git_folders_in_two_folders_have_separate_findings(pipeline, account, repo):
     links = linked("/a/.git/HEAD", "/b/.git/HEAD")
 
     def folder(handler: Any) -> Any:
@@ -343,7 +350,7 @@ def test_git_folders_of_two_folders_are_told_apart(pipeline, account, repo):
     ]
 
 
-def test_git_folder_that_cannot_be_looked_through_is_a_gap_and_no_more(pipeline, account, repo, monkeypatch):
+def test_a_git_folder_that_cannot_be_scanned_is_only_a_gap(pipeline, account, repo, monkeypatch):
     async def broken(*_: object) -> None:
         raise OperatorError("the scanning process ended before its work was done")
 
@@ -354,7 +361,7 @@ def test_git_folder_that_cannot_be_looked_through_is_a_gap_and_no_more(pipeline,
     assert gap_reasons(run, "/.git/HEAD") == ["the scanning process ended before its work was done"]
 
 
-def test_percent_signs_in_paths_are_kept(pipeline, account):
+def test_percent_encoding_in_paths_is_kept(pipeline, account):
     address = "/a%20b/" + quote("ключ")
     with served(pipeline, account, {"/": linked(address), address: text(token("percent"))}) as runs:
         runs.scan()

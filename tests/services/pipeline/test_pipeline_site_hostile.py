@@ -1,4 +1,7 @@
-"""Sites that mean harm or are broken: a run ends, says what it could not read, resolves nothing wrongly and leaves nothing behind."""
+"""Run scans of hostile and broken sites.
+
+A run must end, list its gaps, resolve nothing by mistake and leave no files.
+"""
 
 import asyncio
 import gzip
@@ -24,15 +27,17 @@ SITE = "http://site.example"
 
 
 def with_limits(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
-    """Let sites have other limits than a target can choose."""
-    of = CrawlOptions.from_target
-    monkeypatch.setattr(CrawlOptions, "from_target", lambda *arguments: replace(of(*arguments), **limits))
+    """Set limits of the crawl that a target cannot choose."""
+    from_target = CrawlOptions.from_target
+    monkeypatch.setattr(
+        CrawlOptions, "from_target", lambda *arguments: replace(from_target(*arguments), **limits)
+    )
 
 
-# --- answers that do not end, or are not what they say
+# --- endless and damaged responses
 
 
-def test_redirects_that_never_end_are_gaps(pipeline, account):
+def test_endless_redirects_are_gaps(pipeline, account):
     routes = {
         "/": linked("/a", "/n/0", "/last", value=token("home")),
         "/a": redirect("/b"),
@@ -40,18 +45,18 @@ def test_redirects_that_never_end_are_gaps(pipeline, account):
         "/last": text(token("last")),
     }
 
-    def further(handler: Any) -> Reply:
+    def next_redirect(handler: Any) -> Reply:
         kind, _, number = handler.path.rpartition("/")
         return redirect(f"{kind}/{int(number) + 1}") if kind == "/n" else text("", status=404)
 
-    with served(pipeline, account, routes, fallback=further) as runs:
+    with served(pipeline, account, routes, fallback=next_redirect) as runs:
         run = runs.scan()
     assert runs.paths == ["/", "/last"]
     assert gap_reasons(run, "/a") == ["redirects in a circle"]
     assert gap_reasons(run, "/n/0") == ["more than 10 redirects"]
 
 
-def test_calendar_without_end_is_bounded(pipeline, account):
+def test_an_endless_calendar_is_limited(pipeline, account):
     def month(handler: Any) -> Reply:
         number = int(handler.path.rpartition("/")[2]) if handler.path.startswith("/month/") else 0
         return page(
@@ -65,8 +70,8 @@ def test_calendar_without_end_is_bounded(pipeline, account):
     assert len(gap_reasons(run)) == 1
 
 
-def drips(handler: Any) -> Reply | None:
-    """Send a byte at a time, for ever."""
+def drip(handler: Any) -> Reply | None:
+    """Send one byte at a time, without end."""
     handler.send_response(200)
     handler.send_header("Content-Type", "text/plain")
     handler.end_headers()
@@ -75,26 +80,26 @@ def drips(handler: Any) -> Reply | None:
         time.sleep(0.05)
 
 
-def test_slow_answers_are_gaps(pipeline, account, monkeypatch):
+def test_slow_responses_are_gaps(pipeline, account, monkeypatch):
     monkeypatch.setattr("outcrop.sources.web.polite_client._REQUEST_SECONDS", 0.3)
     with served(
-        pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drips, "/ok": text(token("ok"))}
+        pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drip, "/ok": text(token("ok"))}
     ) as runs:
         run = runs.scan()
     assert (runs.paths, gap_reasons(run, "/slow")) == (["/ok"], ["no complete response within 0.3 seconds"])
 
 
-def test_site_that_takes_too_long_ends_with_what_was_found(pipeline, account, monkeypatch):
+def test_a_run_that_reaches_its_time_limit_keeps_its_findings(pipeline, account, monkeypatch):
     with_limits(monkeypatch, seconds=0.6)
     with served(
-        pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drips, "/ok": text(token("in time"))}
+        pipeline, account, {"/": linked("/slow", "/ok"), "/slow": drip, "/ok": text(token("in time"))}
     ) as runs:
         run = runs.scan()
     assert (run.status, runs.paths) == ("completed", ["/ok"])
     assert gap_reasons(run) == ["time limit of 0.6 seconds: 1 known addresses were skipped"]
 
 
-def test_huge_answers_and_bombs_are_read_as_far_as_the_limit(pipeline, account, monkeypatch):
+def test_huge_responses_and_gzip_bombs_are_read_up_to_the_limit(pipeline, account, monkeypatch):
     with_limits(monkeypatch, max_bytes=1 << 20)
     bomb = gzip.compress(f"key = {token('bomb')}\n".encode() + bytes(100 << 20), 1)
     routes = {
@@ -127,12 +132,12 @@ def test_broken_gzip_is_a_gap(pipeline, account):
     }
 
 
-def test_archive_that_cannot_be_read_wholly_is_told(pipeline, account):
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+def test_a_damaged_archive_is_a_gap(pipeline, account):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("conf/a.env", f"KEY={token('zipped')}\n")
         archive.writestr("b.txt", "x" * 5_000)
-    raw = bytearray(made.getvalue())
+    raw = bytearray(file.getvalue())
     at = raw.index(b"b.txt") + 5
     raw[at : at + 8] = b"\xff" * 8
     with served(
@@ -143,31 +148,31 @@ def test_archive_that_cannot_be_read_wholly_is_told(pipeline, account):
     assert len(gap_reasons(run, "/backup.zip")) == 1
 
 
-# --- letters
+# --- encodings and names
 
 
-def test_every_encoding_is_read_and_judged(pipeline, account):
-    def told(name: str) -> str:
+def test_values_in_all_encodings_are_found_and_found_again(pipeline, account):
+    def body(name: str) -> str:
         return f"<p>привет</p>\n<p>key = {token(name)}</p>"
 
     routes: dict[str, Route] = {
-        "/utf16": text(told("utf16").encode("utf-16"), "text/html"),
-        "/utf16be": text(told("utf16be").encode("utf-16-be"), "text/html; charset=utf-16be"),
-        "/cp1251": text(told("cp1251").encode("cp1251"), "text/html; charset=windows-1251"),
-        "/unknown": text(told("unknown"), "text/html; charset=utf-99"),
-        "/wrong": text(told("wrong").encode("cp1251"), "text/html; charset=utf-8"),
-        "/bom": text(told("bom").encode("utf-8-sig"), "text/html; charset=windows-1251"),
-        "/unpacking": text(told("unpacking"), "text/html; charset=bz2"),
+        "/utf16": text(body("utf16").encode("utf-16"), "text/html"),
+        "/utf16be": text(body("utf16be").encode("utf-16-be"), "text/html; charset=utf-16be"),
+        "/cp1251": text(body("cp1251").encode("cp1251"), "text/html; charset=windows-1251"),
+        "/unknown": text(body("unknown"), "text/html; charset=utf-99"),
+        "/wrong": text(body("wrong").encode("cp1251"), "text/html; charset=utf-8"),
+        "/bom": text(body("bom").encode("utf-8-sig"), "text/html; charset=windows-1251"),
+        "/unpacking": text(body("unpacking"), "text/html; charset=bz2"),
     }
     with served(pipeline, account, {"/": linked(*routes)} | routes) as runs:
         runs.scan()
         runs.host.routes["/"] = page("no links")
         runs.scan()
     assert runs.statuses == dict.fromkeys(routes, "active")
-    assert {(one["line_number"], one["seen_count"]) for one in runs.findings} == {(2, 2)}
+    assert {(finding["line_number"], finding["seen_count"]) for finding in runs.findings} == {(2, 2)}
 
 
-def test_headers_of_any_bytes_end_no_run(pipeline, account):
+def test_headers_with_any_bytes_do_not_end_a_run(pipeline, account):
     routes: dict[str, Route] = {
         "/": page('<a href="/type">t</a><a href="/moved">m</a><script src="/a.js"></script>'),
         "/type": text(token("type"), "te\xfft/\xe9"),
@@ -179,10 +184,13 @@ def test_headers_of_any_bytes_end_no_run(pipeline, account):
         runs.host.routes["/"] = page("no links")
         runs.scan()
     assert run.status == "completed"
-    assert {(one["file_path"], one["seen_count"]) for one in runs.findings} == {("/type", 2), ("/a.js", 2)}
+    assert {(finding["file_path"], finding["seen_count"]) for finding in runs.findings} == {
+        ("/type", 2),
+        ("/a.js", 2),
+    }
 
 
-def test_names_in_a_source_map_may_be_anything(pipeline, account):
+def test_file_names_in_a_source_map_may_be_any_text(pipeline, account):
     names = ["src/\ud800.ts", "a\0b.ts", "../../../etc/passwd", "x/.git/HEAD", "é" * 3_000]
     kept = json.dumps(
         {"sources": names, "sourcesContent": [f'k = "{token(number)}"' for number in range(len(names))]}
@@ -198,13 +206,13 @@ def test_names_in_a_source_map_may_be_anything(pipeline, account):
         assert not any(".git" in path for path in runs.host.paths())
     assert run.status == "completed"
     assert runs.paths == sorted(["src/?.ts", "ab.ts", "etc/passwd", "x/.git/HEAD", "é" * 3_000])
-    assert {one["seen_count"] for one in runs.findings} == {2}
+    assert {finding["seen_count"] for finding in runs.findings} == {2}
 
 
-# --- much of everything
+# --- large sites
 
 
-def test_page_with_a_hundred_thousand_links_is_bounded_and_told(pipeline, account):
+def test_a_page_with_a_hundred_thousand_links_is_limited_with_a_gap(pipeline, account):
     body = "".join(f'<a href="/{n}">x</a>' for n in range(100_000))
     with served(pipeline, account, {"/": page(body + f"<p>{token('links')}</p>")}) as runs:
         run = runs.scan(site_spec(pages=3))
@@ -214,7 +222,7 @@ def test_page_with_a_hundred_thousand_links_is_bounded_and_told(pipeline, accoun
     assert any(why.startswith("more than 3 pages") for why in gap_reasons(run))
 
 
-def test_script_of_ten_megabytes_in_one_line_is_scanned(pipeline, account):
+def test_a_script_with_one_line_of_ten_megabytes_is_scanned(pipeline, account):
     long = "a(1,'b');" * (10 << 17) + f'k="{token("long")}"'
     with served(
         pipeline, account, {"/": page('<script src="/a.js"></script>'), "/a.js": script(long)}
@@ -225,13 +233,13 @@ def test_script_of_ten_megabytes_in_one_line_is_scanned(pipeline, account):
     assert (runs.finding["file_path"], runs.finding["line_number"]) == ("/a.js", 1)
 
 
-def test_large_site_is_not_held_in_memory(pipeline, account):
+def test_a_large_site_is_not_kept_in_memory(pipeline, account):
     size, count = 1 << 20, 300
-    whole = page("lorem ipsum " * (size // 12))
+    large_page = page("lorem ipsum " * (size // 12))
     with served(
         pipeline,
         account,
-        {"/": linked(*(f"/{n}" for n in range(count)))} | {f"/{n}": whole for n in range(count)},
+        {"/": linked(*(f"/{n}" for n in range(count)))} | {f"/{n}": large_page for n in range(count)},
     ) as runs:
         tracemalloc.start()
         try:
@@ -240,25 +248,25 @@ def test_large_site_is_not_held_in_memory(pipeline, account):
         finally:
             tracemalloc.stop()
     assert run.progress["pages"] == count + 1
-    assert peak < 60 * size  # four answers at once, each read, decoded and looked at
+    assert peak < 60 * size  # four responses at once, each read, decoded and scanned
 
 
-# --- addresses that are none of a site's business
+# --- internal addresses
 
 
 @pytest.fixture
 def connected(monkeypatch) -> list[tuple[str, int]]:
-    """Where connections go; none leaves loopback, whatever the guard lets through."""
+    """Return the addresses that are connected to; connections outside loopback fail."""
     import aiohappyeyeballs  # noqa: PLC0415
 
     found: list[tuple[str, int]] = []
     start = aiohappyeyeballs.start_connection
 
-    async def watched(addr_infos: Any, **more: Any) -> Any:
+    async def watched(addr_infos: Any, **options: Any) -> Any:
         found.extend(info[4][:2] for info in addr_infos)
         if any(not str(info[4][0]).startswith("127.") for info in addr_infos):
             raise OSError("this test connects to loopback only")
-        return await start(addr_infos, **more)
+        return await start(addr_infos, **options)
 
     monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", watched)
     return found
@@ -266,14 +274,16 @@ def connected(monkeypatch) -> list[tuple[str, int]]:
 
 @pytest.fixture
 def names(monkeypatch) -> None:
-    """A name that leads to a private address, and one with a private address among others."""
+    """Resolve one name to a private address, and one to a public and a link-local address."""
     real = socket.getaddrinfo
-    made = {"inner.example": ["10.0.0.7"], "mixed.example": ["93.184.215.14", "169.254.169.254"]}
+    addresses = {"inner.example": ["10.0.0.7"], "mixed.example": ["93.184.215.14", "169.254.169.254"]}
 
-    def resolve(host: Any, port: Any, *arguments: Any, **more: Any) -> Any:
-        if host in made:
-            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in made[host]]
-        return real(host, port, *arguments, **more)
+    def resolve(host: Any, port: Any, *arguments: Any, **options: Any) -> Any:
+        if host in addresses:
+            return [
+                (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses[host]
+            ]
+        return real(host, port, *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
@@ -295,7 +305,7 @@ def test_internal_addresses_are_never_connected_to(pipeline, account, connected)
             "/go.js": redirect("http://169.254.169.254/latest/meta-data/"),
         }
         run = runs.scan()
-        assert {asked.host for asked in runs.host.requests} == {"site.example"}
+        assert {request.host for request in runs.host.requests} == {"site.example"}
         assert set(connected) == {("127.0.0.1", runs.host.port)}
     assert (runs.findings, run.status) == ([], "completed")
     assert len({gap.what for gap in run.coverage_gaps}) == len(hosts) + 1
@@ -306,13 +316,15 @@ def test_internal_addresses_are_never_connected_to(pipeline, account, connected)
 @pytest.mark.parametrize(
     "start", ["http://127.0.0.1/", "http://169.254.169.254/", "http://inner.example/", "http://2130706433/"]
 )
-def test_target_that_is_an_internal_address_fails(pipeline, account, connected, start):
+def test_a_run_of_an_internal_address_fails(pipeline, account, connected, start):
     with served(pipeline, account, {"/": page(token("inner"))}) as runs:
         run = runs.scan(site_spec(start))
     assert (connected, runs.findings, run.status) == ([], [], "failed")
 
 
-def test_finding_whose_name_leads_inside_now_is_not_judged(pipeline, account, connected, monkeypatch):
+def test_a_finding_whose_host_now_resolves_to_an_internal_address_stays(
+    pipeline, account, connected, monkeypatch
+):
     with served(pipeline, account, {"/": linked(value=token("rebound"))}) as runs:
         runs.scan()
         connected.clear()
@@ -330,7 +342,7 @@ def test_finding_whose_name_leads_inside_now_is_not_judged(pipeline, account, co
 # --- the credential for a site
 
 
-def test_credential_reaches_its_own_origin_only(pipeline, account, tmp_path):
+def test_the_credential_is_sent_only_to_its_own_origin(pipeline, account, tmp_path):
     repo = Repo(tmp_path / "repo")
     repo.commit({"a.txt": f"key = {token('git')}\n"})
 
@@ -361,40 +373,44 @@ def test_credential_reaches_its_own_origin_only(pipeline, account, tmp_path):
     ) as runs:
         for _ in range(2):
             runs.scan(credential="Bearer only-for-the-site")
-            proven = {asked.host for asked in runs.host.requests if "only-for-the-site" in str(asked.headers)}
-            assert proven == {"site.example"}
+            authenticated = {
+                request.host for request in runs.host.requests if "only-for-the-site" in str(request.headers)
+            }
+            assert authenticated == {"site.example"}
             routes["site.example/"] = page(
                 f'<a href="{www}/none">n</a><script src="{cdn}/none.js"></script>'
-            )  # now all are judged
+            )  # the second run requests the URLs of all findings
             routes |= {"cdn.example/none.js": script("n()"), "www.site.example/none": page("n")}
         assert any(
-            asked.host == "www.site.example" and "/.git/objects/" in asked.path
-            for asked in runs.host.requests
+            request.host == "www.site.example" and "/.git/objects/" in request.path
+            for request in runs.host.requests
         )
         assert not any(
-            asked.host == "cdn.example" and "/.git/objects/" in asked.path for asked in runs.host.requests
+            request.host == "cdn.example" and "/.git/objects/" in request.path
+            for request in runs.host.requests
         )
-    assert {one["file_path"]: one["source_visibility"] for one in runs.findings} == {
+    assert {finding["file_path"]: finding["source_visibility"] for finding in runs.findings} == {
         "/own": "unknown", "/b": "public", "/c": "public", "/t.js": "public", "/u.js": "public", "/.git!a.txt": "public",
     }  # fmt: skip
-    assert {one["seen_count"] for one in runs.findings if "!" not in one["file_path"]} == {2}
+    assert {finding["seen_count"] for finding in runs.findings if "!" not in finding["file_path"]} == {2}
     assert runs.tables_with("only-for-the-site") == set()
 
 
-# --- stopped in the middle
+# --- cancelled runs
 
 
 async def cancel_at(gate: Gate, runs: SiteRuns, run_id: UUID, source: str, recorded: int = 0) -> None:
+    """Cancel the scan of a source when it waits at the gate and has recorded so many findings."""
     task = asyncio.create_task(runs.scan_source(run_id, source))
     await gate.reached()
-    while len(runs.findings) < recorded:  # noqa: ASYNC110 - it is the database that is waited for
+    while len(runs.findings) < recorded:  # noqa: ASYNC110 - waits for the database
         await asyncio.sleep(0.02)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
-def test_run_that_was_stopped_records_nothing_twice(pipeline, account, monkeypatch):
+def test_a_cancelled_run_records_nothing_twice(pipeline, account, monkeypatch):
     monkeypatch.setattr("outcrop.services.pipeline.site_source._RECORD_AT", 1)
     gate = Gate(text(token("behind")))
     routes: dict[str, Route] = {
@@ -414,11 +430,15 @@ def test_run_that_was_stopped_records_nothing_twice(pipeline, account, monkeypat
         runs.wait(runs.scan_source(run_id, source))
     run = pipeline.get_run(account, run_id)
     assert (run.status, run.findings_new, run.findings_seen) == ("completed", 3, 3)
-    assert {path["file_path"]: path["seen_count"] for path in runs.findings} == {"/a": 1, "/b": 1, "/gate": 1}
+    assert {finding["file_path"]: finding["seen_count"] for finding in runs.findings} == {
+        "/a": 1,
+        "/b": 1,
+        "/gate": 1,
+    }
     assert runs.events == ["finding.new"] * 3
 
 
-def test_run_that_was_stopped_in_a_git_folder_leaves_no_files(pipeline, account):
+def test_a_run_cancelled_in_a_git_folder_leaves_no_files(pipeline, account):
     gate = Gate(text("a" * 40))
     routes: dict[str, Route] = {
         "/": linked("/.git/HEAD"),
@@ -436,10 +456,10 @@ def test_run_that_was_stopped_in_a_git_folder_leaves_no_files(pipeline, account)
     assert "the git folder serves no readable object" in gap_reasons(run, "/.git/HEAD")
 
 
-def test_git_folder_of_a_liar_is_a_gap(pipeline, account):
+def test_a_git_folder_with_false_objects_is_a_gap(pipeline, account):
     routes = {"/": linked("/.git/HEAD", value=token("home")), "/.git/HEAD": text("ref: refs/heads/main\n")}
 
-    def liar(handler: Any) -> Reply:
+    def false_objects(handler: Any) -> Reply:
         if handler.path.endswith("refs/heads/main"):
             return text("a" * 40)
         return (
@@ -448,7 +468,7 @@ def test_git_folder_of_a_liar_is_a_gap(pipeline, account):
             else text("", status=404)
         )
 
-    with served(pipeline, account, routes, fallback=liar) as runs:
+    with served(pipeline, account, routes, fallback=false_objects) as runs:
         run = runs.scan()
     assert (runs.paths, run.status) == (["/"], "completed")
     assert gap_reasons(run, "/.git/HEAD")

@@ -1,4 +1,4 @@
-"""Sites looked at again: what is still there is the same finding, what is proven gone is resolved, and nothing else is."""
+"""Scan sites again: present values are the same findings, and only values proven gone are resolved."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ pattern = 'acme_[0-9a-f]{16}'
 
 @pytest.fixture
 def site(pipeline, account) -> Iterator[SiteRuns]:
-    """A home page and one other page, which holds a value and has been looked at once."""
+    """Yield a site that was scanned once: a home page, and a page with a value."""
     with served(
         pipeline, account, {"/": linked("/p"), "/p": linked(value=token("p"))}, "site.example", "cdn.example"
     ) as runs:
@@ -40,6 +40,7 @@ def site(pipeline, account) -> Iterator[SiteRuns]:
 
 
 def bundle(name: str, value: str | None) -> dict[str, Route]:
+    """Return the routes of a page with a script of a build, with or without a value."""
     return {
         "/": page(f'<script src="/app.{name}.js"></script>'),
         f"/app.{name}.js": script(f'k="{value}"' if value else "none()"),
@@ -49,21 +50,21 @@ def bundle(name: str, value: str | None) -> dict[str, Route]:
 # --- the same finding
 
 
-def test_second_run_sees_the_same_findings(pipeline, account):
+def test_a_second_run_sees_the_same_findings(pipeline, account):
     routes: dict[str, Route] = {"/": linked("/a", "/b", value=token("home"))} | {
         f"/{n}": linked(value=token(n)) for n in "ab"
     }
     with served(pipeline, account, routes) as runs:
         runs.scan()
-        before = {one["id"]: one["first_seen_at"] for one in runs.findings}
+        before = {finding["id"]: finding["first_seen_at"] for finding in runs.findings}
         run = runs.scan()
     assert (run.findings_new, run.findings_seen, run.findings_resolved) == (0, 3, 0)
-    assert {one["id"]: one["first_seen_at"] for one in runs.findings} == before
-    assert [one["seen_count"] for one in runs.findings] == [2, 2, 2]
+    assert {finding["id"]: finding["first_seen_at"] for finding in runs.findings} == before
+    assert [finding["seen_count"] for finding in runs.findings] == [2, 2, 2]
     assert runs.events == ["finding.new"] * 3
 
 
-def test_new_build_with_the_same_value_is_the_same_finding(pipeline, account):
+def test_the_same_value_in_a_new_build_is_the_same_finding(pipeline, account):
     with served(pipeline, account, bundle("3f9a12bc", token("build"))) as runs:
         runs.scan()
         before = runs.finding
@@ -79,7 +80,7 @@ def test_new_build_with_the_same_value_is_the_same_finding(pipeline, account):
     assert (run.findings_new, runs.events) == (0, ["finding.new"])
 
 
-def test_value_that_left_the_build_is_resolved_when_the_old_file_is_gone(pipeline, account):
+def test_a_value_missing_in_a_new_build_is_resolved_when_the_old_file_is_gone(pipeline, account):
     with served(pipeline, account, bundle("3f9a12bc", token("left"))) as runs:
         runs.scan()
         runs.host.routes.clear()
@@ -101,7 +102,7 @@ def test_value_that_left_the_build_is_resolved_when_the_old_file_is_gone(pipelin
     assert actions == [("finding.new",), ("scan.finish",), ("finding.resolved",), ("scan.finish",)]
 
 
-def test_value_that_left_the_build_stays_while_the_old_file_is_served(pipeline, account):
+def test_a_value_missing_in_a_new_build_stays_while_the_old_file_is_served(pipeline, account):
     with served(pipeline, account, bundle("3f9a12bc", token("kept"))) as runs:
         runs.scan()
         runs.host.routes |= bundle("77aa01ff", None)
@@ -110,7 +111,7 @@ def test_value_that_left_the_build_stays_while_the_old_file_is_served(pipeline, 
     assert (run.findings_seen, run.findings_resolved) == (1, 0)
 
 
-def test_value_in_a_source_map_is_judged_by_the_map(pipeline, account):
+def test_a_value_in_a_source_map_is_checked_in_the_map(pipeline, account):
     kept = json.dumps({"sources": ["src/a.ts"], "sourcesContent": [f'const k = "{token("map")}"']})
     routes: dict[str, Route] = {
         "/": page('<script src="/a.js"></script>'),
@@ -119,7 +120,7 @@ def test_value_in_a_source_map_is_judged_by_the_map(pipeline, account):
     }
     with served(pipeline, account, routes) as runs:
         runs.scan()
-        routes["/a.js"] = script("a()")  # the map is named no more, and still served
+        routes["/a.js"] = script("a()")  # the script no longer names the map, which is still served
         runs.scan()
         assert (runs.finding["file_path"], runs.finding["status"], runs.finding["seen_count"]) == (
             "src/a.ts",
@@ -133,7 +134,7 @@ def test_value_in_a_source_map_is_judged_by_the_map(pipeline, account):
     assert runs.finding["status"] == "resolved"
 
 
-def test_page_that_nothing_links_to_any_more_is_seen_while_it_is_served(site):
+def test_a_page_without_links_to_it_is_seen_while_it_is_served(site):
     site.host.routes["/"] = page("no links")
     run = site.scan()
     assert (site.finding["status"], site.finding["seen_count"], run.findings_seen) == ("active", 2, 1)
@@ -141,14 +142,14 @@ def test_page_that_nothing_links_to_any_more_is_seen_while_it_is_served(site):
     assert (site.finding["seen_count"], site.events) == (3, ["finding.new"])
 
 
-def test_value_that_moved_is_another_finding(site):
+def test_a_value_on_another_page_is_another_finding(site):
     site.host.routes |= {"/": linked("/p", "/q"), "/p": linked(), "/q": linked(value=token("p"))}
     run = site.scan()
     assert site.statuses == {"/p": "resolved", "/q": "active"}
     assert (run.findings_new, run.findings_resolved) == (1, 1)
 
 
-def test_value_that_comes_back_is_news_again(site):
+def test_a_value_that_returns_is_announced_again(site):
     kept = site.host.routes.pop("/p")
     site.scan()
     assert site.statuses == {"/p": "resolved"}
@@ -163,7 +164,7 @@ def test_value_that_comes_back_is_news_again(site):
     assert (run.findings_new, run.findings_seen, run.findings_resolved) == (1, 1, 0)
 
 
-def test_stale_finding_that_is_served_unlinked_is_active_again(pipeline, site):
+def test_a_stale_finding_on_an_unlinked_page_becomes_active_again(pipeline, site):
     pipeline.sql(
         "UPDATE findings SET last_seen_at = last_seen_at - interval '40 days' WHERE account_id = %s",
         site.account.id,
@@ -175,13 +176,13 @@ def test_stale_finding_that_is_served_unlinked_is_active_again(pipeline, site):
     assert site.finding["status"] == "active"
 
 
-# --- gone, or not
+# --- proofs that a value is gone
 
 
-@pytest.mark.parametrize("answer", [text("", status=404), text("", status=410), linked()])
+@pytest.mark.parametrize("response", [text("", status=404), text("", status=410), linked()])
 @pytest.mark.parametrize("home", [linked("/p"), page("no links")])
-def test_value_is_resolved_when_its_own_address_says_so(site, answer, home):
-    site.host.routes |= {"/": home, "/p": answer}
+def test_a_value_is_resolved_if_its_url_is_gone_or_lacks_it(site, response, home):
+    site.host.routes |= {"/": home, "/p": response}
     run = site.scan()
     assert (site.finding["status"], site.finding["auto_resolved"], run.findings_resolved) == (
         "resolved",
@@ -190,8 +191,8 @@ def test_value_is_resolved_when_its_own_address_says_so(site, answer, home):
     )
 
 
-def hangs(handler: Any) -> Reply | None:
-    """Send the head of an answer, and nothing more."""
+def hang(handler: Any) -> Reply | None:
+    """Send the headers of a response and no body."""
     handler.send_response(200)
     handler.send_header("Content-Type", "text/html; charset=utf-8")
     handler.send_header("Content-Length", "100")
@@ -201,20 +202,21 @@ def hangs(handler: Any) -> Reply | None:
     return None
 
 
-def hangs_up(handler: Any) -> Reply | None:
+def hang_up(handler: Any) -> Reply | None:
+    """Close the connection without a response."""
     handler.close_connection = True
     return None
 
 
-SAYS_NOTHING: dict[str, Route] = {
+PROVES_NOTHING: dict[str, Route] = {
     "/401": text("", "text/html", status=401),
     "/403": text("", "text/html", status=403),
     "/429": text("", "text/html", status=429),
     "/500": text("", "text/html", status=500),
     "/503": text("", "text/html", status=503),
     "/204": text("", "text/html", status=204),
-    "/hang": hangs,
-    "/hang-up": hangs_up,
+    "/hang": hang,
+    "/hang-up": hang_up,
     "/challenge": page("<title>Just a moment...</title>"),
     "/another-type": text("{}", "application/json"),
     "/to-login": redirect("/login"),
@@ -226,23 +228,23 @@ SAYS_NOTHING: dict[str, Route] = {
 
 
 @pytest.mark.parametrize("is_linked", [True, False], ids=["linked", "unlinked"])
-def test_answer_that_says_nothing_resolves_nothing(pipeline, account, monkeypatch, is_linked):
+def test_a_response_that_proves_nothing_resolves_nothing(pipeline, account, monkeypatch, is_linked):
     monkeypatch.setattr("outcrop.sources.web.polite_client._REQUEST_SECONDS", 0.3)
-    routes = {"/": linked(*SAYS_NOTHING)} | {path: linked(value=token(path)) for path in SAYS_NOTHING}
+    routes = {"/": linked(*PROVES_NOTHING)} | {path: linked(value=token(path)) for path in PROVES_NOTHING}
     with served(pipeline, account, routes) as runs:
         runs.scan()
         routes |= (
-            SAYS_NOTHING
+            PROVES_NOTHING
             | {"/login": page("<form>login</form>")}
             | ({} if is_linked else {"/": page("no links")})
         )
         run = runs.scan()
-    assert runs.statuses == dict.fromkeys(SAYS_NOTHING, "active")
-    assert {one["seen_count"] for one in runs.findings} == {1}
+    assert runs.statuses == dict.fromkeys(PROVES_NOTHING, "active")
+    assert {finding["seen_count"] for finding in runs.findings} == {1}
     assert (run.status, run.findings_resolved, run.findings_seen) == ("completed", 0, 0)
 
 
-def test_robots_that_forbid_the_page_now_keep_it_from_being_judged(site):
+def test_a_page_that_robots_txt_now_forbids_is_not_checked(site):
     site.host.routes |= {"/p": text("", status=404), "/robots.txt": text("User-agent: *\nDisallow: /p\n")}
     site.host.requests.clear()
     site.scan()
@@ -251,7 +253,7 @@ def test_robots_that_forbid_the_page_now_keep_it_from_being_judged(site):
     assert site.finding["status"] == "resolved"
 
 
-def test_robots_that_cannot_be_read_keep_everything_from_being_judged(site):
+def test_nothing_is_checked_if_robots_txt_cannot_be_read(site):
     site.host.routes |= {"/p": text("", status=404), "/robots.txt": text("", status=500)}
     run = site.scan()
     assert (site.finding["status"], run.status) == ("active", "failed")
@@ -261,18 +263,18 @@ def test_robots_that_cannot_be_read_keep_everything_from_being_judged(site):
 @pytest.mark.parametrize(
     "egress", [Egress(), Egress.parse([], ["site.example:80=127.0.0.1:1"], None)], ids=["no name", "refused"]
 )
-def test_site_that_cannot_be_reached_resolves_nothing(site, egress):
+def test_an_unreachable_site_resolves_nothing(site, egress):
     run = replace(site, egress=egress).scan()
     assert (site.finding["status"], run.status, run.findings_resolved) == ("active", "failed", 0)
 
 
-def test_start_that_fails_does_not_keep_pages_from_being_judged(site):
+def test_pages_are_checked_although_the_start_page_fails(site):
     site.host.routes |= {"/": text("", status=500), "/p": text("", status=404)}
     run = site.scan()
     assert (site.finding["status"], run.findings_resolved, run.error) == ("resolved", 1, "answered 500")
 
 
-def test_page_beyond_the_limit_stays(site):
+def test_a_finding_on_a_page_beyond_the_page_limit_stays(site):
     site.host.routes |= {"/": linked(*(f"/{n}" for n in range(5)), "/p")} | {
         f"/{n}": page("x") for n in range(5)
     }
@@ -281,10 +283,10 @@ def test_page_beyond_the_limit_stays(site):
     assert gap_reasons(run) == ["more than 3 pages: at least 4 were skipped"]
 
 
-def test_page_that_was_cut_resolves_nothing(site, monkeypatch):
-    of = CrawlOptions.from_target
+def test_a_truncated_page_resolves_nothing(site, monkeypatch):
+    from_target = CrawlOptions.from_target
     monkeypatch.setattr(
-        CrawlOptions, "from_target", lambda *arguments: replace(of(*arguments), max_bytes=2_000)
+        CrawlOptions, "from_target", lambda *arguments: replace(from_target(*arguments), max_bytes=2_000)
     )
     site.host.routes["/p"] = page("x" * 5_000 + token("p"))
     run = site.scan()
@@ -292,37 +294,37 @@ def test_page_that_was_cut_resolves_nothing(site, monkeypatch):
     assert gap_reasons(run, "/p") == ["larger than 2000 bytes: only the beginning was scanned"]
 
 
-def test_what_a_person_closed_stays_closed(pipeline, site):
+def test_a_finding_that_a_user_closed_stays_closed(pipeline, site):
     pipeline.sql("UPDATE findings SET status = 'customer_restricted' WHERE account_id = %s", site.account.id)
     del site.host.routes["/p"]
     site.scan()
     assert (site.finding["status"], site.events) == ("customer_restricted", ["finding.new"])
 
 
-def test_value_that_no_rule_matches_any_more_is_not_resolved(pipeline, site):
+def test_a_value_that_no_rule_detects_any_more_is_not_resolved(pipeline, site):
     site.host.routes["/"] = page("no links")
-    with pipeline.open_rules(OTHER_RULE) as tools:
-        site.wait(site.run(site_spec(), tools))
+    with pipeline.open_rules(OTHER_RULE) as context:
+        site.wait(site.run(site_spec(), context))
     assert (site.finding["status"], site.finding["seen_count"]) == ("active", 2)
 
 
-# --- values that are not kept
+# --- values that are not stored
 
 
-def test_finding_whose_value_is_not_kept_is_resolved_by_its_address_alone(pipeline, site):
+def test_a_finding_without_stored_value_is_resolved_only_if_its_url_is_gone(pipeline, site):
     pipeline.sql("UPDATE findings SET secret_box = NULL WHERE account_id = %s", site.account.id)
     site.host.routes["/p"] = linked()
     site.scan()
-    assert site.finding["status"] == "active"  # nobody knows what to look for
+    assert site.finding["status"] == "active"  # the value to search for is not known
     site.host.routes["/p"] = text("", status=404)
     site.scan()
     assert site.finding["status"] == "resolved"
 
 
-# --- scripts of others
+# --- third-party scripts
 
 
-def test_script_that_two_sites_load_at_the_same_time_is_one_finding(pipeline, account):
+def test_a_script_that_two_sites_load_at_the_same_time_is_one_finding(pipeline, account):
     tag = '<script src="http://cdn.example/tag.js"></script>'
     routes: dict[str, Route] = {
         "a.example/": page(tag),
@@ -346,7 +348,7 @@ def test_script_that_two_sites_load_at_the_same_time_is_one_finding(pipeline, ac
     assert runs.events == ["finding.new"]
 
 
-def test_run_counts_a_finding_once_that_another_run_meets_meanwhile(pipeline, account, monkeypatch):
+def test_a_run_counts_a_finding_once_although_another_run_sees_it_meanwhile(pipeline, account, monkeypatch):
     monkeypatch.setattr("outcrop.services.pipeline.site_source._RECORD_AT", 1)
     gate = Gate(page("at last"))
     tag = '<script src="http://cdn.example/tag.js"></script>'
@@ -361,7 +363,7 @@ def test_run_counts_a_finding_once_that_another_run_meets_meanwhile(pipeline, ac
         async def one_within_the_other() -> None:
             first = asyncio.create_task(runs.run(site_spec("http://a.example/")))
             await gate.reached()
-            while not runs.findings:  # noqa: ASYNC110 - it is the database that is waited for
+            while not runs.findings:  # noqa: ASYNC110 - waits for the database
                 await asyncio.sleep(0.02)
             await runs.run(site_spec("http://b.example/"))
             gate.open.set()
@@ -371,7 +373,7 @@ def test_run_counts_a_finding_once_that_another_run_meets_meanwhile(pipeline, ac
     assert runs.finding["seen_count"] == 2
 
 
-def test_script_that_one_site_no_longer_loads_is_judged_by_its_own_address(site):
+def test_a_script_that_the_site_no_longer_loads_is_checked_at_its_own_url(site):
     site.host.routes |= {
         "/": page('<script src="http://cdn.example/t.js"></script>'),
         "cdn.example/t.js": script(f't="{token("t")}"'),
@@ -379,7 +381,9 @@ def test_script_that_one_site_no_longer_loads_is_judged_by_its_own_address(site)
     site.scan()
     site.host.routes["/"] = linked("/p")
     site.scan()
-    assert site.at("/t.js")["status"] == "active"  # nobody asked that host: it is another source
+    assert (
+        site.at("/t.js")["status"] == "active"
+    )  # the run sent no request to that host, which is another source
     site.host.routes |= {
         "/": page('<script src="http://cdn.example/u.js"></script>'),
         "cdn.example/u.js": script("u()"),
@@ -389,14 +393,15 @@ def test_script_that_one_site_no_longer_loads_is_judged_by_its_own_address(site)
     assert site.at("/t.js")["status"] == "resolved"
 
 
-# --- with a credential, and without
+# --- with and without a credential
 
 
-def only_for(credential: str, answer: Route, otherwise: Route) -> Route:
-    return lambda handler: answer if handler.headers["Authorization"] == credential else otherwise  # type: ignore[return-value]
+def only_for(credential: str, response: Route, otherwise: Route) -> Route:
+    """Return a route whose response depends on the Authorization header."""
+    return lambda handler: response if handler.headers["Authorization"] == credential else otherwise  # type: ignore[return-value]
 
 
-def test_finding_seen_with_a_credential_is_not_judged_without_it(pipeline, account):
+def test_a_finding_seen_with_a_credential_is_not_checked_without_it(pipeline, account):
     routes: dict[str, Route] = {
         "/": linked("/own"), "/own": only_for("Bearer k", linked(value=token("own")), linked()), "/other": page("x"),
     }  # fmt: skip
@@ -413,7 +418,7 @@ def test_finding_seen_with_a_credential_is_not_judged_without_it(pipeline, accou
     assert runs.finding["status"] == "resolved"
 
 
-def test_finding_seen_by_everybody_is_not_judged_by_what_a_member_sees(pipeline, account):
+def test_a_public_finding_is_checked_without_the_credential(pipeline, account):
     routes: dict[str, Route] = {
         "/": linked(),
         "/p": only_for("Bearer k", linked(), linked(value=token("all"))),
@@ -424,7 +429,7 @@ def test_finding_seen_by_everybody_is_not_judged_by_what_a_member_sees(pipeline,
     assert (runs.finding["status"], runs.finding["seen_count"]) == ("active", 2)
 
 
-def test_one_address_is_asked_for_once_however_many_findings_it_has(pipeline, account):
+def test_a_url_with_several_findings_is_requested_once(pipeline, account):
     values = "\n".join(f"key{n} = {token(n)}" for n in range(5))
     with served(pipeline, account, {"/": linked("/many"), "/many": text(values)}) as runs:
         runs.scan()
@@ -432,4 +437,4 @@ def test_one_address_is_asked_for_once_however_many_findings_it_has(pipeline, ac
         runs.host.requests.clear()
         runs.scan()
         assert runs.host.paths().count("/many") == 1
-    assert [one["seen_count"] for one in runs.findings] == [2] * 5
+    assert [finding["seen_count"] for finding in runs.findings] == [2] * 5

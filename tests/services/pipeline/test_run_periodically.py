@@ -1,4 +1,4 @@
-"""What goes on beside a run ends with it."""
+"""Test that a periodic step ends together with the body."""
 
 import asyncio
 
@@ -7,31 +7,31 @@ import pytest
 from outcrop.services.pipeline.context import run_periodically
 
 
-def test_it_goes_on_while_the_body_runs_and_no_longer():
-    turns = 0
+def test_the_step_is_repeated_while_the_body_runs():
+    calls = 0
 
     async def main() -> int:
         enough = asyncio.Event()
 
-        async def turn() -> None:
-            nonlocal turns
-            turns += 1
-            if turns == 5:
+        async def step() -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 5:
                 enough.set()
             await asyncio.sleep(0)
 
-        async with run_periodically(turn):
+        async with run_periodically(step):
             await enough.wait()
-        return turns
+        return calls
 
-    assert asyncio.run(asyncio.wait_for(main(), 5)) == turns
+    assert asyncio.run(asyncio.wait_for(main(), 5)) == calls
 
 
-def test_a_cancellation_that_is_lost_keeps_nobody_waiting():
-    """Psycopg and wait_for lose one that comes together with what they wait for."""
+def test_a_lost_cancellation_does_not_block_the_end():
+    """Psycopg and wait_for can lose a cancellation that arrives together with the awaited result."""
     lost = 0
 
-    async def turn() -> None:
+    async def step() -> None:
         nonlocal lost
         try:
             await asyncio.sleep(60)
@@ -39,20 +39,20 @@ def test_a_cancellation_that_is_lost_keeps_nobody_waiting():
             lost += 1
 
     async def main() -> None:
-        async with run_periodically(turn):
+        async with run_periodically(step):
             await asyncio.sleep(0.01)
 
     asyncio.run(asyncio.wait_for(main(), 5))
     assert lost == 1
 
 
-def test_a_body_that_fails_ends_it_too_and_a_turn_that_fails_harms_nobody():
-    async def turn() -> None:
+def test_the_step_ends_if_the_body_fails_and_its_own_failure_is_ignored():
+    async def step() -> None:
         await asyncio.sleep(0)
-        raise ValueError("in the turn")
+        raise ValueError("in the step")
 
     async def main() -> None:
-        async with run_periodically(turn):
+        async with run_periodically(step):
             await asyncio.sleep(0.01)
             raise KeyError("in the body")
 
