@@ -1,1 +1,1 @@
-"""Outcrop's tests mirror the package; `contract` walks the specification, `e2e` runs the service as a customer would."""
+"""Tests mirror the package; `contract` follows the specification, `e2e` runs the service as a customer does."""

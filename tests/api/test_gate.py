@@ -277,7 +277,7 @@ def test_who_waits_for_a_locked_row_is_answered_in_time_and_changes_nothing_late
             )
         assert len({answer.headers["X-Request-Id"] for answer, _ in answers}) == 20
         time.sleep(0.5)  # the log is written after the answer
-        # every request is told once, with what was answered
+        # every request is logged once, with its status
         assert (
             sorted(
                 entry["status"] for entry in logs if entry["event"] == "request" and entry["method"] == "POST"

@@ -47,7 +47,7 @@ def seat(browser: Browser, stage: Backend, tenant: Tenant) -> Iterator[Seat]:
     email = make_person(stage, tenant)
     sign_in(page, stage.base_url, email, PASSWORD)
     yield Seat(page, troubles, stage.base_url, email)
-    assert troubles.told == []
+    assert troubles.reported == []
     context.close()
 
 

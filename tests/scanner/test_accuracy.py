@@ -26,16 +26,16 @@ def test_the_goals_are_held(split):
 
 
 def test_the_corpus_is_large_and_of_many_kinds_and_the_same_every_time():
-    made = [one for split in ("seen", "held_out") for one in corpus(split, 11)]
-    labels = [label for one in made for label in one.labels]
-    assert len({one.kind for one in made if any(label.wanted for label in one.labels)}) >= 20
+    made = [file for split in ("seen", "held_out") for file in corpus(split, 11)]
+    labels = [label for file in made for label in file.labels]
+    assert len({file.kind for file in made if any(label.wanted for label in file.labels)}) >= 20
     assert sum(label.wanted for label in labels) >= 1_000
     assert sum(not label.wanted for label in labels) >= 3_000
-    assert made == [one for split in ("seen", "held_out") for one in corpus(split, 11)]
+    assert made == [file for split in ("seen", "held_out") for file in corpus(split, 11)]
 
 
-def test_a_label_stands_where_it_says():
-    for one in corpus("seen", 1):
-        lines = one.text.split("\n")
-        for label in one.labels:
+def test_a_label_is_at_its_place():
+    for file in corpus("seen", 1):
+        lines = file.text.split("\n")
+        for label in file.labels:
             assert label.value.split("\n")[0] in lines[label.line - 1]

@@ -1,4 +1,4 @@
-"""The lines around a credential, from the source to the database and back: encrypted, of the right place, and gone with the secret."""
+"""Excerpts: stored encrypted, shown for the right place, erased together with the credential."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_it_follows_the_finding_to_another_place(pipeline: Pipeline, account: Ac
     assert pipeline.excerpt(account, after["id"]) == Excerpt(1, ("new", "history", Secret(KEY).masked()), 2)
 
 
-def test_one_of_where_it_stood_before_is_not_shown(pipeline: Pipeline, account: Account) -> None:
+def test_an_excerpt_of_an_earlier_place_is_not_shown(pipeline: Pipeline, account: Account) -> None:
     owner = pipeline.add_owner()
     pipeline.add_repository(f"{owner}/shop", {"a.py": KEY})
     pipeline.scan(account, owner_spec(owner))
@@ -87,7 +87,7 @@ def test_where_no_credential_is_kept_no_line_is(pipeline: Pipeline, account: Acc
     assert pipeline.excerpt(account, found["id"]) is None
 
 
-def test_whoever_erases_the_credential_erases_its_lines(pipeline: Pipeline, account: Account) -> None:
+def test_erasing_the_credential_erases_its_lines(pipeline: Pipeline, account: Account) -> None:
     owner = pipeline.add_owner()
     pipeline.add_repository(f"{owner}/shop", {"a.py": KEY})
     pipeline.scan(account, owner_spec(owner))

@@ -28,7 +28,7 @@ def test_every_banned_word_has_a_reason() -> None:
         assert all(len(reason) > 8 for reason in table.values())
 
 
-@pytest.mark.parametrize("folder", ["src", "bench"])
+@pytest.mark.parametrize("folder", ["src", "bench", "tests"])
 def test_no_banned_words(folder: str) -> None:
     paths = [path for path in python_files(ROOT / folder) if path.parent != Path(__file__).parent]
     assert not report(violation for path in paths for violation in check_words(path))

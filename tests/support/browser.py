@@ -20,7 +20,7 @@ WIDTHS = {"phone": 390, "tablet": 820, "desktop": 1440}
 @contextmanager
 def running_browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # A test machine's root may not have namespaces for the sandbox; what is opened is our own server alone.
+        # Root may not create the sandbox's namespaces; the browser opens only our own server.
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )
@@ -34,9 +34,9 @@ class Troubles:
     """What a page has complained of: errors of scripts, and what the content policy blocked."""
 
     def __init__(self, context: BrowserContext) -> None:
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.dialogs: list[str] = []
-        context.on("weberror", lambda error: self.told.append(str(error.error)))
+        context.on("weberror", lambda error: self.reported.append(str(error.error)))
         context.on("console", lambda message: self._console(message.type, message.text))
         context.on("dialog", self._dialog)
 
@@ -44,7 +44,7 @@ class Troubles:
         if (
             kind == "error" and "status of 400" not in text
         ):  # a form that is refused is an answer like any other
-            self.told.append(text)
+            self.reported.append(text)
 
     def _dialog(self, dialog) -> None:  # type: ignore[no-untyped-def]
         self.dialogs.append(dialog.message)

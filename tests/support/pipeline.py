@@ -91,7 +91,7 @@ class Repo:
     ) -> str:
         """Commit exactly these files to a branch and return the commit's id.
 
-        `parents` are the commits before it, by default the tip of the branch; an empty list begins a new history.
+        `parents` defaults to the tip of the branch; an empty list begins a new history.
         """
         tip = self.tip(branch)
         if parents is None:
@@ -218,7 +218,7 @@ class Pipeline:
         return self.wait(create())
 
     def scan(self, account: Account, spec: TargetSpec, context: RunContext | None = None) -> ScanRun:
-        """Run a scan of a target, as `outcrop scan --account` does, and check that it leaves no work folder."""
+        """Scan a target as `outcrop scan --account` does, and check that no work folder is left."""
         run = self.wait(
             run_in_foreground(context or self.context, account, spec, lambda _: None, by="a test")
         )

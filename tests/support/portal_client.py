@@ -1,4 +1,4 @@
-"""A person at the portal, as a browser without scripts would be: cookies, forms with their hidden fields, our own origin."""
+"""A client of the portal like a browser without scripts: cookies, hidden form fields, own origin."""
 
 import re
 from dataclasses import dataclass

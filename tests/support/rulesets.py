@@ -50,7 +50,7 @@ def ruleset() -> RuleSet:
 
 
 def cached_in(home: Path) -> Path:
-    """Put the compiled rules where a command finds them with XDG_CACHE_HOME, so that it need not compile them."""
+    """Put the compiled rules into the cache of commands (XDG_CACHE_HOME), which then do not compile them."""
     save_ruleset(home / "outcrop", ruleset())
     return home
 

@@ -71,7 +71,7 @@ ENDS = (
 
 
 def random_assignment(chance: random.Random) -> str:
-    """Return an assignment: a name, a separator, and a value of words and random characters, quoted or not."""
+    """Return an assignment: a name, a separator, and a value of words and random characters."""
     parts = chance.choices(
         (
             chance.choice(WORDS),

@@ -49,7 +49,7 @@ def rewrite_history(
     keep_commits: bool,
     files: dict[str, str | bytes] | None = None,
 ) -> None:
-    """Replace the whole history with a force-push; with `keep_commits` the host still serves the old commits."""
+    """Force-push another history; with `keep_commits` the host still serves the old commits."""
     shop.repo.commit(files or {"other.txt": "x"}, parents=[])
     shop.update_api(keep_commits=keep_commits)
 

@@ -1,4 +1,4 @@
-"""Check stored credentials again, daily and at a user's request, and erase them after their finding is closed."""
+"""Stored credentials are validated again daily and on request, and erased after their finding is closed."""
 
 import asyncio
 from collections.abc import Callable, Iterator
