@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from tests.cli.conftest import Outcrop
-from tests.support.backups import tables
+from tests.support.backups import list_tables
 from tests.support.factories import make_line
 from tests.support.workers import new_database, until
 
@@ -149,7 +149,7 @@ def test_wrong_calls_are_one_line_each_and_leave_nothing(
             assert len(ran.err.splitlines()) == 1
     os.close(writer)
     assert sorted(tmp_path.iterdir()) == before
-    assert tables(other) == set()
+    assert list_tables(other) == set()
 
 
 # --- in the middle
@@ -219,7 +219,7 @@ def test_a_restore_that_is_broken_off_leaves_an_empty_database(
                 lambda db=db: (db.execute(here).fetchone() or (False,))[0],
                 "the dead command's connection to be gone",
             )
-        assert tables(other) == set()
+        assert list_tables(other) == set()
     reported = outcrop("restore", "it.backup", OUTCROP_DATABASE_URL=other).out.splitlines()[-1]
     assert reported.startswith("Keys, members and passwords are as of 20")
 

@@ -112,7 +112,7 @@ def test_what_a_killed_worker_was_at_is_done_by_another_and_recorded_once(there:
     assert there.work_folders()
     there.git.delay = 0
     first.kill()
-    until(there.sweep, "the worker to be missed")
+    until(there.requeue_stalled_jobs, "the worker to be missed")
     assert there.status(scan_id) == "interrupted"
     second = there.worker(jobs=2)
     run = there.wait_for_end(scan_id)

@@ -291,7 +291,7 @@ def test_somebody_is_invited_joins_and_gets_a_role(
     sign_in(theirs, stage.base_url, guest, "four unrelated words here")
     expect(theirs.get_by_role("heading", name="Overview")).to_be_visible()
     theirs.goto(link)
-    expect(theirs.get_by_text("used already")).to_be_visible()
+    expect(theirs.get_by_text("already used")).to_be_visible()
     context.close()
     seat.open("/profile/team")
     row = page.get_by_role("row", name=re.compile(guest))
@@ -309,7 +309,7 @@ def test_a_target_is_added_and_its_run_is_watched(stage: Backend, tenant: Tenant
     expect(page.get_by_role("alert")).to_contain_text("must not contain spaces")
     page.get_by_label("Target").fill("https://www.example.com/")
     page.get_by_role("button", name="Add and run now").click()
-    expect(page.get_by_text("waits for a worker")).to_be_visible()
+    expect(page.get_by_text("waiting for a worker")).to_be_visible()
     run = page.url.rsplit("/", 1)[1]
     # the page shows the progress of the run without a reload
     stage.sql("UPDATE scans SET status = 'running', started_at = %s WHERE id = %s", now(), run)
