@@ -40,9 +40,11 @@ def count_cores() -> int:
 def run_in_processes(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
     """Call `work(batches, emit)` in up to `jobs` processes that share the batches; yield what they emit.
 
-    The processes are forked, so `work` may refer to objects that cannot be pickled, such as a compiled
-    Hyperscan database; batches and results are pickled. In a process that has grown, the iterator of batches
-    ends early: `work` returns, and a new fork continues. Raise OperatorError if a process fails.
+    Results are in no particular order. The processes are forked, so `work` may refer to objects that cannot
+    be pickled, such as a compiled Hyperscan database; batches and results are pickled. In a process that has
+    grown, the iterator of batches ends early: `work` returns, and a new fork continues. Raise OperatorError
+    if a process fails or dies, and what the `batches` iterator raises. When the caller stops early, the
+    processes are killed.
     """
     context = multiprocessing.get_context("fork")
     queue: multiprocessing.Queue[Any] = context.Queue(maxsize=jobs * 2)
@@ -51,7 +53,7 @@ def run_in_processes(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[
     gc.freeze()  # a garbage collection would write to the shared pages, and each process would copy them
 
     def start_process(*first_batch: Any) -> None:
-        """Fork a process and add it to `processes`; it begins with the batch if one is passed."""
+        """Fork a process and add it to `processes`; the process begins with `first_batch`, if passed."""
         _return_free_memory()
         reader, writer = context.Pipe(duplex=False)
         process = context.Process(
@@ -100,7 +102,8 @@ def run_in_processes(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[
 def run_in_threads(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
     """Call `work(batches, emit)` in `jobs` threads that share the batches; yield what they emit.
 
-    For work that mostly waits for other programs, such as git. Raise OperatorError if a thread fails.
+    Results are in no particular order. For work that mostly waits for other programs, such as git. Raise
+    OperatorError if `work` or the `batches` iterator fails in a thread.
     """
     _return_free_memory()
     remaining = iter(batches)
@@ -118,7 +121,7 @@ def run_in_threads(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[An
             yield batch[0]
 
     def run_thread() -> None:
-        """Run `work`, then put _ProcessEnd.DONE or a _ProcessFailure into `results`."""
+        """Run `work`, then put _ProcessEnd.DONE into `results`, or a _ProcessFailure if `work` raised."""
         try:
             work(take_batches(), results.put)
             results.put(_ProcessEnd.DONE)
@@ -147,11 +150,12 @@ def _feed(
 ) -> None:
     """Put the batches into the queue, then one None for each of `processes` processes as the end mark.
 
-    An error of the `batches` iterator is added to `errors`. Return early when `stop` is set.
+    An error of the `batches` iterator is added to `errors`, and the end marks follow. Return early when
+    `stop` is set.
     """
 
     def put(item: Any) -> None:
-        """Put an item into the queue as soon as there is room; give up when `stop` is set."""
+        """Put an item into the queue as soon as there is room; return without doing so when `stop` is set."""
         while not stop.is_set():
             with contextlib.suppress(Exception):  # queue.Full
                 queue.put(item, timeout=0.5)
@@ -213,8 +217,9 @@ def _run_process(  # noqa: PLR0917 - a process target takes all that it needs as
 ) -> None:
     """Run `work` in a forked process: on its first batch (a tuple of 0 or 1), then on batches from the queue.
 
-    Results and the last message are sent to `writer`. `inherited_pipes` belong to the parent and are closed.
-    The process ignores Ctrl-C, which its parent handles, and exits when the process `parent` is gone.
+    Results and the last message (a _ProcessEnd, or a _ProcessFailure if `work` raises) are sent to `writer`.
+    `inherited_pipes` belong to the parent and are closed. The process ignores Ctrl-C, which its parent
+    handles, and exits when the process `parent` is gone.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -249,7 +254,7 @@ def _exit_with_parent(parent: int) -> None:
 
 
 def read_private_bytes() -> int:
-    """Return how many bytes of memory only this process uses; 0 where /proc does not have the figure."""
+    """Return how many bytes of memory only this process has written; 0 where /proc has no such figure."""
     try:
         lines = Path("/proc/self/smaps_rollup").read_text("ascii").splitlines()
     except OSError:

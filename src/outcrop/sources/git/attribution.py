@@ -74,9 +74,9 @@ def attribute_blobs(
 ) -> Places:
     """Return the paths of each blob and, for each path, the oldest of `commits` that has the blob there.
 
-    `commits` are sorted parents first, and `jobs` threads read them. A text for each problem is appended to
-    `gaps`. A blob that no commit introduces is not in the result. Of a blob with more than _MAX_PATHS paths
-    only the oldest paths are kept, and a gap is appended.
+    `commits` are sorted parents first, and `jobs` threads read them; none is read if `blobs` is empty. A text
+    for each problem is appended to `gaps`. A blob that no commit introduces is not in the result. Of a blob
+    with more than _MAX_PATHS paths only the oldest paths are kept, and a gap is appended.
     """
     places = _attribute(repository, commits, blobs, jobs, gaps) if blobs else {}
     _limit_paths(places, gaps)
@@ -103,10 +103,11 @@ def attribute_and_find_missing(
     *,
     existing: Container[bytes],
 ) -> tuple[Places, set[bytes]]:
-    """Return the places of `blobs` as `attribute_blobs` does, and the blobs of `commits` that do not exist.
+    """Return the places of `blobs` as `attribute_blobs` does, and the ids of missing blobs in `commits`.
 
-    `existing` contains the binary ids of all objects of the repository. If `blobs` is empty, no commit is
-    read and both results are empty. A text for each problem is appended to `gaps`.
+    A blob is missing if `existing`, which contains the binary ids of all objects of the repository, does not
+    have it. If `blobs` is empty, no commit is read and both results are empty. A text for each problem is
+    appended to `gaps`.
     """
     places = _attribute(repository, commits, _WantedOrMissing(blobs, existing), jobs, gaps) if blobs else {}
     _limit_paths(places, gaps)
@@ -144,7 +145,7 @@ def _attribute(
 
 
 def _limit_paths(places: Places, gaps: list[str]) -> None:
-    """Drop all but the oldest _MAX_PATHS paths of each blob; add a gap if that drops any."""
+    """Drop all but the oldest _MAX_PATHS paths of each blob in `places`; append a gap for each such blob."""
     for oid, paths in places.items():
         if len(paths) > _MAX_PATHS:
             gaps.append(f"a file is at more than {_MAX_PATHS:,} paths: only the oldest are reported")
@@ -154,8 +155,8 @@ def _limit_paths(places: Places, gaps: list[str]) -> None:
 def list_deleted_files(repository: Repository, commits: Sequence[bytes]) -> dict[bytes, dict[bytes, bytes]]:
     """Return commit -> path -> blob of the files that each of the commits deletes.
 
-    The blob is that of the first parent. git stops at a commit with a damaged tree: the commits after it are
-    left out.
+    The blob is that of the first parent. A commit that deletes nothing is not in the result. git stops at a
+    commit with a damaged tree: the commits after it are left out.
     """
     deleted: dict[bytes, dict[bytes, bytes]] = {}
     diff = _TreeDiff(repository, commits)
@@ -170,9 +171,9 @@ def _list_changes(
 ) -> list[_Change]:
     """Return the changes of a chunk of commits that introduce blobs in `wanted`.
 
-    `start` is the rank of the first commit of the chunk. git ends at a damaged tree. Then each further commit
-    has a process of its own until the damaged one is found: all wanted files of that commit count as changes,
-    and a gap is emitted.
+    `start` is the rank of the first commit of the chunk. git ends at a damaged tree. Then the commits whose
+    tree is missing are dropped, and each further commit has a process of its own until the damaged one is
+    found: all wanted files of that commit count as changes. For both, a gap is emitted.
     """
     ranks = {oid: start + number for number, oid in enumerate(chunk)}
     changes: list[_Change] = []
@@ -238,7 +239,10 @@ class _TreeDiff:
         self.last_commit = b""  # the commit whose changes are being read
 
     def list_introduced(self, ranks: dict[bytes, int], wanted: Container[bytes]) -> list[_Change]:
-        """Return the changes that put a blob in `wanted` at a path; `ranks` has the rank of each commit."""
+        """Return the changes that put a blob in `wanted` at a path; set `is_complete` as `read` does.
+
+        `ranks` has the rank of each commit.
+        """
         return [
             (oid, path, ranks[self.last_commit], self.last_commit)
             for fields, path in self.read()
@@ -268,7 +272,10 @@ class _TreeDiff:
 
 
 def _write_ids(process: "subprocess.Popen[bytes]", oids: Sequence[bytes]) -> None:
-    """Write ids to the input of a process, one per line, and close it; ignore that the process has ended."""
+    """Write ids to the input of a process, one per line, and close the input.
+
+    Return without an error if the process ends before that.
+    """
     assert process.stdin is not None  # noqa: S101 - for the type checker
     try:
         process.stdin.write(b"".join(oid + b"\n" for oid in oids))
@@ -305,8 +312,8 @@ def parse_raw_diff(parts: Iterable[bytes]) -> Iterator[tuple[bytes, bytes | None
 def parse_index_change(fields: bytes) -> tuple[bytes | None, bytes | None, bool]:
     """Return (old blob, new blob, whether the file is deleted) of a change of `git diff-index`.
 
-    `fields` is `:old_mode new_mode old_id new_id status`. The old blob is None if the file did not exist. The
-    new blob is None if the file is deleted or is a submodule.
+    `fields` is `:old_mode new_mode old_id new_id status`. The old blob is None if the file did not exist, and
+    the commit if it was a submodule. The new blob is None if the file is deleted or is a submodule.
     """
     _, mode, old, new, status = fields.split(b" ")
     has_new = new.strip(b"0") and mode != _SUBMODULE_MODE
@@ -325,7 +332,10 @@ def _new_id(fields: bytes) -> bytes | None:
 
 
 def _old_id(fields: bytes) -> bytes:
-    """Return the id that the file had in the first parent before a change; `fields` is as in `_new_id`."""
+    """Return the id that the file had in the first parent before a change; zeros if the file did not exist.
+
+    `fields` is as in `_new_id`.
+    """
     parents = len(fields) - len(fields.lstrip(b":"))
     return fields.split(b" ")[parents + 1]
 
@@ -335,10 +345,11 @@ def attribute_messages(
 ) -> None:
     """Add to `places` the objects of `wanted` that it lacks: messages, and files that only a ref or tag has.
 
-    A message has the path COMMIT_MESSAGE or TAG_MESSAGE; a blob that a ref names has the name of the ref as
-    its path. `commits` are sorted parents first: the index of a commit is its rank. Tags and files rank after
-    all commits. The commit of a file is b"", and that of a tag is b"" if the tag does not lead to a commit in
-    `tips`.
+    A message has the path COMMIT_MESSAGE or TAG_MESSAGE. A blob that a ref names has the name of the ref as
+    its path; a file of a tree in `tips` has its path in that tree. `commits` are sorted parents first: the
+    index of a commit is its rank. Tags and files rank after all commits. The commit of a file is b"", and
+    that of a tag is b"" if the tag does not lead to a commit in `tips`. An object that is none of these is
+    not added.
     """
     remaining = {oid for oid in wanted if oid not in places}
     last_rank = len(commits)

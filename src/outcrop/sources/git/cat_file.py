@@ -42,7 +42,10 @@ class LargeObject:
         self._remaining = size
 
     def read(self, size: int) -> bytes:
-        """Return the next `size` bytes, fewer at the object's end; set `is_truncated` if git has ended."""
+        """Return the next `size` bytes, fewer at the end of the object or of git's output.
+
+        Set `is_truncated` to whether git's output has ended before the object.
+        """
         size = min(size, self._remaining)
         data, self._beginning = self._beginning[:size], self._beginning[size:]
         data += self._stream.read(size - len(data)) if len(data) < size else b""
@@ -53,7 +56,8 @@ class LargeObject:
     def skip_header(self) -> None:
         """Skip the header of a commit or tag, up to its message; set `size` to the size of the message.
 
-        Nothing is skipped if the first _MAX_HEADER_BYTES have no end of a header.
+        If the first _MAX_HEADER_BYTES have no end of a header, nothing is skipped, and `size` does not
+        change.
         """
         head = self.read(_MAX_HEADER_BYTES)
         before, separator, after = head.partition(HEADER_END)
@@ -63,7 +67,10 @@ class LargeObject:
         self.size = self._remaining
 
     def skip_rest(self) -> None:
-        """Read and drop the rest of the object, so that the next object follows in git's output."""
+        """Read and drop the rest of the object, so that the next object follows in git's output.
+
+        Stop if git's output ends before.
+        """
         while self._remaining and self.read(1 << 20):
             pass
 
@@ -79,11 +86,11 @@ def read_with_git(
 ) -> Iterator[CatFileItem]:
     """Yield the objects with these ids: small ones in a ContentBatch, large and missing ones one at a time.
 
-    A large object is (id, LargeObject) and can be read only until the next item is requested; a missing or
-    damaged one is (id, None). If `messages_only`, commits and tags are yielded without their headers and have
-    a MessageId as id. git ends at a damaged object. Then the remaining ids are passed to a second process,
-    without buffering: the first id without an answer is the damaged object. After _MAX_RESTARTS all further
-    objects count as missing.
+    A ContentBatch, and a large object, which is (id, LargeObject), can be read only until the next item is
+    requested; a missing or damaged object is (id, None). If `messages_only`, commits and tags are yielded
+    without their headers and have a MessageId as id. git ends at a damaged object. Then the remaining ids are
+    passed to a second process, without buffering: the first id without an answer is the damaged object. After
+    _MAX_RESTARTS all further objects count as missing.
     """
     batches = iter(batches)
     pending: deque[bytes] = deque()
@@ -100,7 +107,10 @@ def read_with_git(
 
 
 def split_item(item: CatFileItem) -> Iterator[Content]:
-    """Yield (id, content) of each object of an item; the content is None if the object is missing."""
+    """Yield (id, content) of each object of an item.
+
+    The content is bytes; a LargeObject if the item is a large object; None if the object is missing.
+    """
     if isinstance(item, ContentBatch):
         yield from ((oid, item.copy_bytes(start, stop)) for oid, start, stop in item.contents)
     else:
@@ -108,7 +118,10 @@ def split_item(item: CatFileItem) -> Iterator[Content]:
 
 
 def read_headers(repository: Repository, oids: list[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Yield (id, lines of the header) for each of these commits and tags; [b""] if it cannot be read."""
+    """Yield (id, lines of the header) for each of these commits and tags.
+
+    The lines are [b""] if the commit or tag cannot be read.
+    """
     for item in read_with_git(repository, [oids], messages_only=False) if oids else ():
         for oid, content in split_item(item):
             raw = content.read(_MAX_HEADER_BYTES) if isinstance(content, LargeObject) else content or b""
@@ -150,7 +163,11 @@ class _CatFile:
         self._process.__exit__(None, None, None)
 
     def _write_ids(self) -> None:
-        """Write all ids to git's input, and add those of `batches` to `pending`; stop if git has ended."""
+        """Write all ids to git's input, close the input and set `_all_written`.
+
+        Add the ids of `batches` to `pending` before they are written. Return without an error if git ends
+        before all ids are written.
+        """
         stdin = self._process.stdin
         assert stdin is not None  # noqa: S101 - for the type checker
         try:
@@ -164,11 +181,11 @@ class _CatFile:
             return
 
     def read(self) -> Iterator[CatFileItem]:
-        """Yield the objects that git outputs, a buffer at a time; at the end set `is_complete`.
+        """Yield the objects that git outputs, a buffer at a time; then set `is_complete`.
 
-        Large and missing objects are yielded one at a time. An object that is cut off at the end of the
-        buffer is moved to the beginning of the next one. A yielded ContentBatch is valid only until the next
-        one.
+        `is_complete` is whether every id has had its answer. Large and missing objects are yielded one at a
+        time. An object that is cut off at the end of the buffer is moved to the beginning of the next one. A
+        yielded ContentBatch is valid only until the next item is requested.
         """
         stream = self._process.stdout
         assert stream is not None  # noqa: S101 - for the type checker
@@ -210,11 +227,12 @@ class _CatFile:
     def _parse_buffer(
         self, buffer: bytearray, at: int, length: int
     ) -> tuple[list[tuple[bytes, int, int]], int, "_NextObject | None"]:
-        """Return the complete small objects in `buffer[at:length]`, their end, and the next object.
+        """Return the complete small objects in `buffer[at:length]`, the next offset, and the next object.
 
-        The objects are (id, start, end); a commit or tag starts at its message if only messages are read. The
-        next object is set if it is large or missing. It is None if the rest of the buffer is an incomplete
-        object.
+        Each object is (id, start, end), and its id is removed from `pending`; a commit or tag starts at its
+        message if only messages are read. The next object is a large one, and the offset is where its content
+        begins; or a missing one, and the offset is after git's answer. The next object is None if the rest of
+        the buffer, from the offset on, is empty or an incomplete object.
         """
         objects: list[tuple[bytes, int, int]] = []
         while (end := buffer.find(b"\n", at, length)) >= 0:
@@ -257,8 +275,8 @@ def look_up(
     """Return what git outputs for each object name, such as `<commit>:<path>`; None for one that is missing.
 
     `output_format` is the format of `git cat-file --batch-check`; by default the answer is the object id. git
-    ends at a damaged object and at some unusual paths. These are None too, and git is started again behind
-    them. After _MAX_RESTARTS starts all further answers are None.
+    ends at a damaged object and at some unusual paths. The answers for these are None too, and git is started
+    again behind them. After _MAX_RESTARTS starts all further answers are None.
     """
     answers: list[bytes | None] = []
     for _ in range(_MAX_RESTARTS if names else 0):
@@ -278,7 +296,7 @@ def look_up(
 
 
 def _parse_answers(out: bytes, names: list[bytes]) -> Iterator[bytes | None]:
-    """Yield git's answer for each of `names`, in their order, while `out` lasts; None for "missing".
+    """Yield git's answer for each of `names`, in their order, until `out` ends; None for "missing".
 
     `out` is the output of `git cat-file --batch-check`.
     """
@@ -293,10 +311,13 @@ def _parse_answers(out: bytes, names: list[bytes]) -> Iterator[bytes | None]:
 
 
 def find_ids_at(repository: Repository, commit: bytes, paths: list[bytes]) -> list[bytes | None]:
-    """Return the id of the object at each path of a commit; None where the commit does not have the path."""
+    """Return the id of the object at each path of a commit; None where the commit does not have the path.
+
+    The result is None too for a path that git cannot look up.
+    """
     return look_up(repository, [commit + b":" + path for path in paths])
 
 
 def find_existing(repository: Repository, oids: Sequence[bytes]) -> set[bytes]:
-    """Return those of the hexadecimal ids whose object exists in the repository."""
+    """Return those of the hexadecimal ids whose object exists in the repository, as a set."""
     return {oid for oid in look_up(repository, list(oids)) if oid} if oids else set()

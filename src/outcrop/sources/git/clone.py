@@ -47,10 +47,10 @@ class Remote:
 
 
 def clone(remote: Remote, work: Path, egress: Egress) -> Repository:
-    """Clone all refs of a repository into `work`/mirror.git, and open the clone.
+    """Clone all refs of a repository into `work`/mirror.git, and return the clone opened.
 
-    `egress` has the network rules for the host. Add a gap if the remote repository is shallow. Raise
-    OperatorError if it cannot be cloned.
+    `egress` has the network rules for the host. A gap is added to the result if the remote repository is
+    shallow. Raise OperatorError if it cannot be cloned or its host may not be connected to.
     """
     source, config = _connect_config(remote, work, egress)
     folder = work / "mirror.git"
@@ -64,7 +64,8 @@ def clone(remote: Remote, work: Path, egress: Egress) -> Repository:
 def list_remote_refs(remote: Remote, work: Path, egress: Egress) -> dict[bytes, bytes]:
     """Return the refs of a remote repository (name -> object id), HEAD included, peeled tags (`^{}`) not.
 
-    git runs in the folder `work`. Raise OperatorError if the remote repository cannot be read.
+    git runs in the folder `work`. Raise OperatorError if the repository cannot be read or its host may not be
+    connected to.
     """
     source, config = _connect_config(remote, work, egress)
     lines = _run(["ls-remote", "--quiet", "--", source], remote, config, work).split(b"\n")
@@ -76,10 +77,10 @@ def list_remote_refs(remote: Remote, work: Path, egress: Egress) -> dict[bytes, 
 
 
 def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Repository:
-    """Fetch a commit and its parents into `work`/commit.git, and open that repository.
+    """Fetch a commit and its parents into the new repository `work`/commit.git, and return that opened.
 
-    `commit` is the hexadecimal id. Its ref in the repository is COMMIT_REF. Older commits are not fetched.
-    Raise OperatorError if git cannot fetch it.
+    `commit` is the hexadecimal id. The ref COMMIT_REF of the result names the commit. Older commits are not
+    fetched. Raise OperatorError if git cannot fetch the commit or its host may not be connected to.
     """
     source, config = _connect_config(remote, work, egress)
     folder = work / "commit.git"
@@ -99,10 +100,12 @@ def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Rep
 
 
 def _connect_config(remote: Remote, work: Path, egress: Egress) -> tuple[str, dict[str, str]]:
-    """Return the address for git, and the configuration that pins git to the IP address `egress` allows.
+    """Return the address for git, and the git settings that pin the host to the IP address `egress` chooses.
 
-    The configuration also has the login of `remote`, and a CA file, which is written to the folder `work`.
-    Raise OperatorError if the address of `remote` is not an https address without query and fragment.
+    The address has another port if `egress` replaces it. The settings also limit slow transfers, disable
+    proxies, and have the login of `remote` if there is one. If `egress` has a CA file, a bundle with it is
+    written to the folder `work` and is in the settings too. Raise OperatorError if the address of `remote` is
+    not https or has a query or fragment, and EgressError if the host may not be connected to.
     """
     try:
         parts = urlsplit(remote.url)
@@ -134,7 +137,7 @@ def _write_ca_bundle(ca_file: Path, work: Path) -> Path:
     """Write the CA certificates of the system and of `ca_file` to `work`/trusted.pem, and return that path.
 
     git takes only one file. `ca_file` is set by the operator. Raise OperatorError if a file cannot be read or
-    written.
+    the bundle cannot be written.
     """
     system = ssl.get_default_verify_paths().cafile
     bundle = work / "trusted.pem"
@@ -146,10 +149,10 @@ def _write_ca_bundle(ca_file: Path, work: Path) -> Path:
 
 
 def _run(arguments: list[str], remote: Remote, config: dict[str, str], work: Path) -> bytes:
-    """Run git with these arguments and this additional configuration in the folder `work`; return its output.
+    """Run git with these arguments and additional settings in the folder `work`; return its output.
 
-    Raise OperatorError with the address of `remote` and git's reason if git fails, or needs more than
-    _TIMEOUT.
+    Raise OperatorError with the address of `remote` and git's reason if git fails. Kill git and raise
+    OperatorError after _TIMEOUT seconds.
     """
     process = subprocess.Popen(
         ["git", *arguments],
@@ -175,7 +178,10 @@ def _run(arguments: list[str], remote: Remote, config: dict[str, str], work: Pat
 
 
 def _failure_reason(errors: bytes) -> str:
-    """Return the first "fatal: " line of git's error output without that word, or else the last line."""
+    """Return the first "fatal: " line of git's error output without that word, or else the last line.
+
+    Return "git gave no reason" if there is no line.
+    """
     lines = [line for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
     fatal = [line.removeprefix("fatal: ") for line in lines if line.startswith("fatal: ")]
     return (fatal or lines[-1:] or ["git gave no reason"])[0]

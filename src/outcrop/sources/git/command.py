@@ -92,10 +92,10 @@ def start(
     memory: int = 32 * _GIGA,
     config: Mapping[str, str] | None = None,
 ) -> GitProcess:
-    """Start git in a repository of our own, with its output as a pipe, and return the process.
+    """Start git in a repository of our own, with its output as a pipe, and return the running process.
 
-    `stdin` and `stderr` are as in subprocess.Popen. `memory` limits the bytes of its data segment. `config`
-    is added to the fixed configuration. Raise OperatorError if git is not installed.
+    `stdin` and `stderr` are as in subprocess.Popen. `memory` limits the bytes of git's data segment. `config`
+    has settings that are added to the fixed configuration. Raise OperatorError if git is not installed.
     """
     try:
         process = GitProcess(
@@ -120,9 +120,10 @@ def start(
 def limit_resources(pid: int, memory: int = 32 * _GIGA) -> None:
     """Limit the memory of a git process that has just started, and disable its core dumps.
 
-    `memory` limits the bytes of its data segment. Limits are set from the parent: with a `preexec_fn` Python
-    would fork itself with all of its memory, which takes milliseconds each time. Nothing happens if the
-    process has ended or the system is not Linux.
+    `memory` limits the bytes of its data segment; its address space is limited to 32 GiB. Limits are set from
+    the parent: with a `preexec_fn` Python would fork itself with all of its memory, which takes milliseconds
+    each time. A limit that cannot be set is skipped: the process has ended, has a lower limit, or does not
+    run on Linux.
     """
     limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_AS: 32 * _GIGA, resource.RLIMIT_DATA: memory}
     for limited, maximum in limits.items():

@@ -72,8 +72,9 @@ def list_objects(
 
     `known` holds binary ids, and `on_listed` is called with the binary id of each object in a batch. Commits
     and tags that are not in a pack are in the batches of blobs. Headers of packs are read by `jobs`
-    processes. Everything is listed before the first batch: so the processes that read batches are forked when
-    the memory for listing is free again.
+    processes; if a pack cannot be read here, git lists all objects. If git fails too, DAMAGED_STORE is added
+    to the repository's gaps. Everything is listed before the first batch: so the processes that read batches
+    are forked when the memory for listing is free again.
     """
     with closing(RowFile(repository.folder)) as blobs, closing(RowFile(repository.folder)) as messages:
         lists = _ObjectLists(blobs, messages, known)
@@ -98,9 +99,11 @@ class _ObjectLists:
 
 
 def _list_packs(repository: Repository, lists: _ObjectLists, jobs: int) -> None:
-    """Add the objects of all packs and the loose objects to `lists`, each object once, without trees.
+    """Add the objects of all packs and the loose objects to `lists`, each object once.
 
-    `jobs` processes read the packs. Raise one of READ_ERRORS if a pack or its index cannot be read here.
+    Trees and objects in `lists.known` are left out. `jobs` processes read the packs; git is asked about loose
+    objects, and about entries whose type cannot be read here. Raise one of READ_ERRORS if a pack or its index
+    cannot be read here.
     """
     indexes = [index for folder in repository.objects for index in list_pack_indexes(folder)]
     loose_folders = [folder for folder in repository.objects if any(_list_loose(folder))]
@@ -108,12 +111,16 @@ def _list_packs(repository: Repository, lists: _ObjectLists, jobs: int) -> None:
     with closing(RowFile(repository.folder)) as unknown:  # ids that git is asked about
 
         def add_unknown(oid: bytes) -> None:
-            """Add an id to `unknown` unless this function has seen the id before."""
+            """Add an id to `unknown`, unless an object with this id was already listed from another place."""
             if add_new(oid):
                 unknown.add(oid)
 
         def add_message(oid: bytes, offset: int) -> None:
-            """Add a commit or tag of the current pack unless it was seen before or is in `lists.known`."""
+            """Add a commit or tag of the current pack to `lists.messages`; `offset` is its pack offset.
+
+            Do nothing if an object with this id was already listed from another place, or if it is in
+            `lists.known`.
+            """
             if add_new(oid) and oid not in lists.known:
                 lists.messages.add(_MESSAGE_ROW.pack(oid, len(lists.indexes) - 1, offset))
 
@@ -130,7 +137,10 @@ def _list_packs(repository: Repository, lists: _ObjectLists, jobs: int) -> None:
 
 
 def _list_loose(object_folder: Path) -> Iterator[bytes]:
-    """Yield the binary ids of the loose objects in an object folder; raise ValueError for a SHA-256 id."""
+    """Yield the binary ids of the loose objects in an object folder; raise ValueError for a SHA-256 id.
+
+    Folders that cannot be listed are skipped.
+    """
     for number in range(256):
         try:
             names = os.listdir(object_folder / f"{number:02x}")
@@ -145,10 +155,10 @@ def _list_loose(object_folder: Path) -> Iterator[bytes]:
 def _batch_messages(
     messages: RowFile, indexes: list[Path], on_listed: Callable[[bytes], None]
 ) -> Iterator[MessageBatch]:
-    """Yield the commits and tags in batches, each from one pack; call `on_listed` with each binary id.
+    """Yield batches of at most _BATCH_MESSAGES commits and tags, each batch from one pack.
 
-    `messages` has a _MESSAGE_ROW for each of them; `indexes` has the pack index for each pack number in the
-    rows.
+    `on_listed` is called with each binary id. `messages` has a _MESSAGE_ROW for each commit and tag;
+    `indexes` has the pack index for each pack number in the rows.
     """
     for pack_number, rows in groupby(map(_MESSAGE_ROW.unpack, messages), key=itemgetter(1)):
         while entries := [(oid, offset) for oid, _, offset in islice(rows, _BATCH_MESSAGES)]:
@@ -162,7 +172,8 @@ def _batch_messages(
 def _batch_blobs(blobs: RowFile, on_listed: Callable[[bytes], None]) -> Iterator[list[bytes]]:
     """Yield the hexadecimal ids of the blobs in batches of about _BATCH_BYTES of packed data.
 
-    The rows of `blobs` are a binary id and the packed size. `on_listed` is called with each binary id.
+    A batch has at most _BATCH_BLOBS ids. The rows of `blobs` are a binary id and the packed size. `on_listed`
+    is called with each binary id.
     """
     batch: list[bytes] = []
     batch_bytes = 0
@@ -179,10 +190,11 @@ def _batch_blobs(blobs: RowFile, on_listed: Callable[[bytes], None]) -> Iterator
 
 
 def _list_with_git(repository: Repository, ids: Iterable[bytes] | None, lists: _ObjectLists) -> None:
-    """Add the objects with these binary ids to `lists.blobs`, or all objects if `ids` is None.
+    """Add the objects with these binary ids, or all objects if `ids` is None, to `lists.blobs` by asking git.
 
-    Trees and the objects in `lists.known` are left out. An object follows its delta base if both are among
-    the same _MAX_GROUPED objects.
+    Commits and tags are added there too. Trees and the objects in `lists.known` are left out. An object
+    follows its delta base if both are among the same _MAX_GROUPED objects. If git fails, DAMAGED_STORE is
+    added to the repository's gaps.
     """
     rows_by_base: defaultdict[bytes, bytearray] = defaultdict(bytearray)
     count = 0
@@ -201,7 +213,8 @@ def _append_delta_chains(rows_by_base: dict[bytes, bytearray], blobs: RowFile, w
     """Move all rows to `blobs`: each object, then its deltas, then the deltas of these.
 
     `rows_by_base` maps the id of a base (_NO_BASE for complete objects) to the concatenated rows of its
-    deltas, each `width` bytes long. It is empty afterwards. Deltas whose base is not in the rows come last.
+    deltas, each `width` bytes long. `rows_by_base` is empty afterwards. Deltas whose base is not in the rows
+    come last.
     """
     while rows_by_base:
         roots = rows_by_base.pop(_NO_BASE, None) or rows_by_base.pop(next(iter(rows_by_base)))
@@ -264,7 +277,10 @@ class _IdFeeder(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        """Write all ids, close the input and set `has_finished`; only stop if git has ended before."""
+        """Write all ids to git's input, set `has_finished`, and close the input.
+
+        If git ends before that, return without an error; `has_finished` stays False.
+        """
         with contextlib.suppress(OSError, ValueError), self._stdin as stdin:  # git has ended
             while ids := list(islice(self._ids, _IDS_PER_WRITE)):
                 stdin.write(b"".join(ids).hex("\n", OID_BYTES).encode() + b"\n")

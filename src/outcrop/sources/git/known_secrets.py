@@ -38,11 +38,11 @@ class EarlierScan:
 def is_reachable(
     repository: Repository, ruleset: RuleSet, secret: KnownSecret, places: Places, tips: Sequence[bytes]
 ) -> bool:
-    """Whether a commit reachable from `tips` has the secret at its path; True if that is unknown.
+    """Whether a commit reachable from `tips` has the secret at its path; True if git cannot answer that.
 
-    `places` has the paths of the secret's blobs. If none of them is the secret's path or that of an archive
-    around it, the value is searched in all versions of the file: a changed rule must not make a secret look
-    deleted. If the value is not stored, the result is then False.
+    `places` has the paths of the secret's blobs. The answer is True if one of them is the secret's path or
+    that of an archive around it. Otherwise the value is searched in all versions of these files, because a
+    changed rule must not make a secret look deleted; without a stored value the answer is then False.
     """
     files = list_containing_files(secret.path)
     if any(places.get(blob, {}).keys() & files for blob in secret.blobs):
@@ -71,8 +71,8 @@ def list_containing_files(path: bytes) -> list[bytes]:
 def contains_value(ruleset: RuleSet, content: bytes | LargeObject | None, value: str) -> bool:
     """Whether a content has the value: literally, in an archive, or in an encoding that the scanner decodes.
 
-    A LargeObject is searched for the literal value only, and read to its end. The result is True for None,
-    which is a content that cannot be read.
+    A LargeObject is read until the value is found, and searched for the literal value only. The result is
+    True for None, which is a content that cannot be read, and for a LargeObject that is cut off.
     """
     raw = value.encode("utf-8", "surrogateescape")
     if content is None:

@@ -61,7 +61,10 @@ def locate_hits(results: Mapping[bytes, ScanResult], places: Places, tip_blobs: 
 
 
 def add_commit_info(repository: Repository, located: list[LocatedHit]) -> None:
-    """Read the origin commits of the hits, and add author and date to the `origin` of each hit."""
+    """Replace the `origin` of each hit by one with author and date, which are read from the commit.
+
+    Author and date stay None if the commit cannot be read. A hit without origin does not change.
+    """
     oids = sorted({hit.origin.commit.encode() for hit in located if hit.origin})
     commits = {oid.decode(): _parse_commit(oid, header) for oid, header in read_headers(repository, oids)}
     for hit in located:
@@ -86,7 +89,10 @@ def _parse_commit(oid: bytes, header: list[bytes]) -> CommitInfo:
 
 
 def _decode_name(name: bytes, encoding: bytes) -> str:
-    """Decode a name in the encoding that its commit declares; if that fails, as UTF-8 with replacements."""
+    """Decode a name in the encoding that its commit declares.
+
+    If that encoding is unknown or does not fit, decode the name as UTF-8 with replacement characters.
+    """
     try:
         return name.decode(encoding.decode("ascii"))
     except (LookupError, ValueError):
@@ -96,7 +102,8 @@ def _decode_name(name: bytes, encoding: bytes) -> str:
 def list_gaps(results: Mapping[bytes, ScanResult], places: Places) -> Iterator[tuple[str, str]]:
     """Yield (path, reason) for each gap in `results`, both printable on one line.
 
-    Of several paths in `places` it is the first in sorting order. An object without a path is `object <id>`.
+    The path is the first one in sorting order that `places` has for the object, or `object <id>` if it has
+    none.
     """
     for oid in sorted(results):
         path = min(places.get(oid, ()), default=None)

@@ -66,7 +66,7 @@ class ResultsById(Mapping[bytes, ScanResult]):
         self._serialized: dict[bytes, SerializedResult] = {}
 
     def add(self, report: WorkerReport) -> None:
-        """Add the hits and gaps of a report; they replace an earlier result of the same object."""
+        """Add the hits and gaps of a report; each replaces the earlier result of the same object."""
         for oid, serialized in report.hits:
             self._serialized[oid] = serialized
         for oid, reason in report.gaps:
@@ -118,7 +118,8 @@ def scan_objects(
     """Yield (id, result, size in bytes) for each object with an id in `batches`.
 
     The id is a MessageId for a commit or tag, whose message alone is scanned. The result has hits of at least
-    the confidence `floor`, or is a text why the object could not be read.
+    the confidence `floor`. If the object could not be read, the result is the reason as a text, and the size
+    is 0.
     """
     for item in read_objects(repository, batches):
         if isinstance(item, list):
@@ -137,8 +138,8 @@ def scan_objects(
 def read_contents(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[Content]:
     """Yield (id, content) of each object with an id in `batches`, one by one.
 
-    The content is bytes, a LargeObject, which can be read only until the next object is requested, or None if
-    git cannot read the object. Of a commit or tag it is the message.
+    The content is bytes; or a LargeObject, which can be read only until the next object is requested; or None
+    if git cannot read the object. Of a commit or tag the content is the message.
     """
     for item in read_objects(repository, batches):
         if isinstance(item, list):
@@ -148,7 +149,10 @@ def read_contents(repository: Repository, batches: Iterable[list[bytes]]) -> Ite
 
 
 def read_file_at_head(repository: Repository, path: bytes) -> bytes:
-    """Return the content of a file of HEAD; b"" if HEAD does not have it, or if it is larger than 1 MB."""
+    """Return the content of a file of HEAD; b"" if there is no HEAD or HEAD does not have the file.
+
+    Return b"" too if the file is larger than 1 MB or cannot be read.
+    """
     oid = find_ids_at(repository, repository.head, [path])[0] if repository.head else None
     if oid is None:
         return b""
@@ -160,8 +164,8 @@ def read_objects(repository: Repository, batches: Iterable[list[bytes]]) -> Iter
     """Yield the blobs and messages with the ids in `batches`, many at a time: from packs, or else from git.
 
     Blobs of packs are yielded as a list of (id, FileVersion), which is valid until the next item is
-    requested. Other items are as in `read_with_git`. git reads what the packs cannot give. It is started once
-    at the end, or earlier if _MAX_WAITING objects wait for it.
+    requested. Other items are as in `read_with_git`. git reads what the packs cannot give. git is started
+    once at the end, or earlier if _MAX_WAITING objects wait for it.
     """
     waiting: list[bytes] = []  # ids that the packs cannot give
     with closing(PackReader(repository.objects)) as packs:
@@ -193,9 +197,9 @@ def read_objects(repository: Repository, batches: Iterable[list[bytes]]) -> Iter
 
 
 def _read_messages(packs: PackReader, batch: MessageBatch, waiting: list[bytes]) -> Iterator[ContentBatch]:
-    """Yield the messages of a batch of commits and tags, many in each ContentBatch.
+    """Yield the messages of a batch of commits and tags, many in each ContentBatch, with MessageIds as ids.
 
-    Add the ids of those that must be read by git to `waiting`.
+    Add the ids of commits and tags that cannot be read from the packs to `waiting`: git must read them.
     """
     buffer, contents = bytearray(b"\n"), list[tuple[bytes, int, int]]()
     for oid, offset in zip(batch, batch.offsets, strict=True):

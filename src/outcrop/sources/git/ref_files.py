@@ -13,17 +13,18 @@ Refs = dict[bytes, bytes]  # name of a ref -> object id in hexadecimal
 
 
 def read_refs(folder: Path, gaps: list[str]) -> Refs:
-    """Read all refs of a git folder, and the entries of the stash as `refs/stash@{0}` and so on.
+    """Return all refs of a git folder (name -> id); the entries of the stash are `refs/stash@{0}` and so on.
 
-    A loose ref replaces a packed ref of the same name. A text for each file that cannot be read is appended
-    to `gaps`.
+    The stash is numbered from its oldest entry on. A loose ref replaces a packed ref of the same name.
+    Symbolic refs are resolved; one that leads to no ref is left out. A text for each file or folder that
+    cannot be read is appended to `gaps`.
     """
     refs = _read_packed_refs(folder / "packed-refs", gaps)
     symbolic: dict[bytes, bytes] = {}  # name of a symbolic ref -> its content
     root = os.fsencode(folder)
 
     def note_unreadable(error: OSError) -> None:
-        """Append a gap for a folder that cannot be listed; a folder that does not exist is no gap."""
+        """Append a gap for a folder that cannot be listed; do nothing if the folder does not exist."""
         if not isinstance(error, FileNotFoundError):
             path = os.path.relpath(os.fsencode(error.filename), root)
             gaps.append(f"refs in {printable_path(path)} cannot be read")
@@ -52,9 +53,10 @@ def read_refs(folder: Path, gaps: list[str]) -> Refs:
 
 
 def _read_packed_refs(file: Path, gaps: list[str]) -> Refs:
-    """Read a packed-refs file; return {} if there is none. Append a gap if a line or the file is unreadable.
+    """Return the refs of a packed-refs file (name -> id); {} if there is none.
 
-    Lines with `#` (comments) and `^` (peeled tags) are skipped.
+    Lines with `#` (comments) and `^` (peeled tags) are skipped. If another line or the whole file cannot be
+    read, one gap is appended to `gaps`.
     """
     refs: Refs = {}
     text = read_small_file(file, 1 << 28)
@@ -71,9 +73,10 @@ def _read_packed_refs(file: Path, gaps: list[str]) -> Refs:
 
 
 def read_head(folder: Path, refs: Refs, gaps: list[str]) -> bytes | None:
-    """Return the id that HEAD of a git folder names; None if it names a ref that is not in `refs`.
+    """Return the object id that HEAD of a git folder names, directly or through a ref.
 
-    If the file is missing or malformed, append a gap and return None.
+    Return None if HEAD names a ref that is not in `refs`. If the file is missing or malformed, append a gap
+    to `gaps` and return None.
     """
     content = read_small_file(folder / "HEAD").strip()
     if not OID.fullmatch(content) and not content.startswith(b"ref:"):
@@ -82,10 +85,10 @@ def read_head(folder: Path, refs: Refs, gaps: list[str]) -> bytes | None:
 
 
 def read_worktree_heads(common: Path, refs: Refs, gaps: list[str]) -> Refs:
-    """Return the HEAD of each linked worktree, which need not be a branch, as `worktrees/<name>/HEAD`.
+    """Return the HEAD of each linked worktree, which need not be a branch, as `worktrees/<name>/HEAD` -> id.
 
-    `common` is the git folder that the worktrees share, and `refs` are its refs. A text for each HEAD that
-    cannot be read is appended to `gaps`.
+    `common` is the git folder that the worktrees share, and `refs` are its refs. A HEAD that names none of
+    `refs` is left out. A HEAD that is missing or malformed is left out too, and a text is appended to `gaps`.
     """
     folders = [common / "worktrees" / name for name in sorted(list_names(common / "worktrees"))]
     heads = {
@@ -95,9 +98,9 @@ def read_worktree_heads(common: Path, refs: Refs, gaps: list[str]) -> Refs:
 
 
 def _read_reflog(path: Path) -> list[bytes]:
-    """Return the new id of each line of a reflog; [] if it cannot be read.
+    """Return the new id of each line of a reflog, the oldest first; [] if the file cannot be read.
 
-    Only the reflog has the stashes before the newest one.
+    Malformed lines are skipped. Only the reflog has the stashes before the newest one.
     """
     return [
         parts[1]
@@ -109,7 +112,8 @@ def _read_reflog(path: Path) -> list[bytes]:
 def _follow_symbolic(content: bytes, symbolic: dict[bytes, bytes]) -> bytes:
     """Follow symbolic refs from the content `ref: <name>`; return the content of the last symbolic ref.
 
-    `symbolic` maps the names of symbolic refs to their contents. At most _MAX_SYMBOLIC_DEPTH are followed.
+    If `name` is no symbolic ref, that is the passed content. `symbolic` maps the names of symbolic refs to
+    their contents. At most _MAX_SYMBOLIC_DEPTH are followed.
     """
     for _ in range(_MAX_SYMBOLIC_DEPTH):
         content = symbolic.get(content[4:].strip(), content)
@@ -138,7 +142,7 @@ def read_small_file(path: Path, limit: int = 1 << 16) -> bytes:
 
 
 def list_names(folder: Path) -> list[str]:
-    """Return the names in a folder, in any order; [] if it cannot be read."""
+    """Return the names of the files and folders in a folder, in any order; [] if it cannot be listed."""
     try:
         return os.listdir(folder)
     except (OSError, ValueError):

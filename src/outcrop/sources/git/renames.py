@@ -15,7 +15,7 @@ PathsByValue = dict[str, set[bytes]]  # value -> paths of the files that had it 
 def add_old_values(
     old: PathsByValue, repository: Repository, ruleset: RuleSet, files: Mapping[bytes, bytes]
 ) -> None:
-    """Scan the old versions of files (path -> blob), and add the values in them and their paths to `old`.
+    """Scan the old versions of files (path -> blob), and add each value and the paths of its files to `old`.
 
     Values whose hit has an allow mark are left out, and so are blobs that cannot be read.
     """
@@ -32,7 +32,7 @@ def add_old_values(
 
 
 def drop_old_values(located: Iterable[LocatedHit], old: PathsByValue) -> list[LocatedHit]:
-    """Return the hits without those whose file had the value before, as `old` records it."""
+    """Return the hits without those whose file had the value before: `old` has its path for the value."""
     return [hit for hit in located if hit.file_path not in old.get(reveal(hit.hit.secret), ())]
 
 
@@ -42,8 +42,8 @@ def drop_moved_values(
     """Return the hits without those of moved files: their commit also deletes a file that had the value.
 
     `deleted` maps commit -> path -> blob, oldest commit first, since a file may move more than once. The
-    paths of moved files are added to `old`, and hits in `old` are dropped. A deleted file accounts for one
-    added file, preferably one with the same blob: further files are copies.
+    paths of moved files are added to `old`, then every hit whose path `old` has for its value is dropped. A
+    deleted file accounts for one added file, preferably one with the same blob: further files are copies.
     """
     added: dict[bytes, dict[str, dict[bytes, bytes | None]]] = {}  # commit -> value -> path -> blob
     for hit in located:

@@ -43,12 +43,16 @@ class Repository:
 
     @property
     def tips(self) -> list[bytes]:
-        """The objects that the refs and HEAD name, each once, sorted."""
+        """The hexadecimal ids of the objects that the refs and HEAD name, each once, sorted."""
         return sorted({*self.refs.values(), *([self.head] if self.head else [])})
 
 
 def find_git_folder(path: Path) -> Path | None:
-    """Return the git folder of a working tree or bare repository; None if the path is neither."""
+    """Return the git folder of a working tree or bare repository; None if the path is neither.
+
+    If `.git` is a file, as in a linked worktree or a submodule, the result is the folder that the file names,
+    or None if that is no git folder. A folder `.git` without HEAD counts if it has `objects` and `refs`.
+    """
     inner = path / ".git"
     # Without HEAD git itself would see no repository, but its objects can be read.
     if os.path.isdir(inner) and (
@@ -80,10 +84,11 @@ def _looks_like_git(path: Path) -> bool:
 
 
 def open_local(git_folder: Path, work: Path) -> Repository:
-    """Open a repository on this machine through a repository of our own in the folder `work`.
+    """Create a repository of our own in the folder `work` that reads a local repository, and open it.
 
-    `git_folder` is what `find_git_folder` returned. The `gaps` of the result name what cannot be read, such
-    as the history that a shallow clone lacks. Raise PermissionError if the object folder cannot be listed.
+    `git_folder` is what `find_git_folder` returned. The refs of the result include stashes and the HEAD of
+    each linked worktree. The `gaps` of the result name what cannot be read, such as the history that a
+    shallow clone lacks. Raise PermissionError if the object folder cannot be listed.
     """
     common = git_folder
     if os.path.isfile(git_folder / "commondir"):
@@ -112,7 +117,10 @@ def open_local(git_folder: Path, work: Path) -> Repository:
 
 
 def open_mirror(folder: Path) -> Repository:
-    """Open a bare repository that we have cloned or downloaded ourselves: git runs in `folder` itself."""
+    """Return the bare repository in `folder`, which we have cloned or downloaded: git runs in that folder.
+
+    Nothing is written. The `gaps` of the result name the refs that cannot be read.
+    """
     gaps: list[str] = []
     refs = read_refs(folder, gaps)
     head = resolve_ref(read_small_file(folder / "HEAD").strip(), refs)
@@ -123,7 +131,7 @@ def read_origin_url(path: Path) -> str | None:
     """Return the https address of the remote `origin` of the working tree or bare repository at `path`.
 
     User name, password and `.git` at the end are dropped. Return None if there is no such repository or
-    remote. The configuration is read as text.
+    remote, or if its address is not https. The configuration is read as text.
     """
     folder = find_git_folder(path)
     config = read_small_file(folder / "config").decode("utf-8", "replace") if folder else ""
@@ -137,7 +145,10 @@ def read_origin_url(path: Path) -> str | None:
 
 
 def digest_objects(repository: Repository) -> str:
-    """Return a digest of the object store: it changes when a pack or a loose object is added or removed."""
+    """Return a SHA-256 digest of the object store, in hexadecimal.
+
+    The digest changes when a pack or a loose object is added or removed.
+    """
     digest = hashlib.sha256()
     for folder in repository.objects:
         for name in sorted(name for name in list_names(folder / "pack") if name.endswith(".idx")):
@@ -156,7 +167,7 @@ def digest_objects(repository: Repository) -> str:
 
 
 def digest_refs(repository: Repository) -> str:
-    """Return a digest of HEAD and of the names and targets of all refs."""
+    """Return a SHA-256 digest in hexadecimal of HEAD and of the names and targets of all refs."""
     digest = hashlib.sha256(repository.head or b"-")
     for name, oid in sorted(repository.refs.items()):
         digest.update(name + b" " + oid + b"\n")
@@ -164,10 +175,10 @@ def digest_refs(repository: Repository) -> str:
 
 
 def _find_object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
-    """Return the object folder `first`, its alternates, and the alternates of these, as a flat list.
+    """Return the object folder `first`, its alternates, and the alternates of these, each once.
 
-    Alternates are followed _MAX_ALTERNATES_DEPTH deep. Append a gap for each folder that is missing. Raise
-    PermissionError if `first` cannot be listed.
+    Alternates are followed _MAX_ALTERNATES_DEPTH deep. A folder that is missing, also `first`, is left out,
+    and a gap is appended to `gaps`. Raise PermissionError if `first` cannot be listed.
     """
     found: list[Path] = []
     if os.path.isdir(first):
@@ -190,8 +201,8 @@ def _find_object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
 def parse_alternates(raw: bytes) -> list[bytes]:
     """Return the folders in an `objects/info/alternates` file with the content `raw`, as git reads it.
 
-    Each line is a folder or a comment (`#`). A folder may be quoted; the one character behind the quote is
-    skipped.
+    Each line is a folder or a comment (`#`); empty lines are skipped. A folder may be quoted: then its
+    escapes are decoded, and the one character behind the closing quote is skipped.
     """
     folders = []
     at = 0
@@ -235,10 +246,10 @@ def _note_pack_gaps(object_folders: tuple[Path, ...], gaps: list[str]) -> None:
 
 
 def _without_special_files(folder: Path, replacement: Path, gaps: list[str]) -> Path:
-    """Return `folder`; if it has files that are not regular, return `replacement` without these.
+    """Return `folder` if git would read only regular files in it; otherwise create and return `replacement`.
 
-    `replacement` is then created, with links to the other files of the object folder, and a gap is appended.
-    git would wait for a named pipe, and read a device without end.
+    `replacement` has links to all files of the object folder that are regular, and a gap with the number of
+    the others is appended to `gaps`. git would wait for a named pipe, and read a device without end.
     """
     entries = list(_list_entries(os.fspath(folder)))
     special = {
@@ -264,9 +275,10 @@ def _is_special(path: str) -> bool:
 
 
 def _list_entries(folder: str, depth: int = 0) -> Iterator[os.DirEntry[str]]:
-    """Yield the files of an object folder and its subfolders, and folders with the name of an object.
+    """Yield the files of an object folder and its subfolders, and the folders with the name of an object.
 
-    `depth` is the number of folders above this one in the object folder. Folders deeper than
+    Folders with such a name are yielded instead of listed: git takes them for an object, a pack or a pack
+    index. `depth` is the number of folders between the object folder and `folder`. Folders deeper than
     _MAX_FOLDER_DEPTH are skipped, and so are those that cannot be listed.
     """
     try:
@@ -287,7 +299,7 @@ def _is_object_name(folder: str, name: str) -> bool:
 
 
 def _resolve_path(path: Path) -> Path:
-    """Return the path with all links resolved; if that fails the path itself, which counts as missing."""
+    """Return the path with all links resolved; return it unchanged if that fails."""
     try:
         return path.resolve()
     except (OSError, ValueError, RuntimeError):
@@ -297,7 +309,8 @@ def _resolve_path(path: Path) -> Path:
 def _create_own_repository(repository: Repository, shallow: list[bytes]) -> None:
     """Write an empty repository to `repository.folder` that borrows the objects of `repository.objects`.
 
-    No git command is needed. `shallow` holds the commits at which the history of a shallow clone ends.
+    No git command is needed. `shallow` holds the commits at which the history of a shallow clone ends; they
+    are written too. `_uses_sha256` chooses the format of ids, and may append a gap to `repository.gaps`.
     """
     folder = repository.folder
     sha256 = _uses_sha256(repository)
@@ -316,9 +329,11 @@ def _create_own_repository(repository: Repository, shallow: list[bytes]) -> None
 
 
 def _uses_sha256(repository: Repository) -> bool:
-    """Whether ids have 64 digits: by the names of objects and packs, or by most refs if these disagree.
+    """Whether the object ids of the repository have 64 digits (SHA-256) instead of 40 (SHA-1).
 
-    Append a gap to those of the repository if they disagree.
+    The file names of loose objects and packs decide. If names of both lengths exist, a gap is appended to
+    `repository.gaps`. If names of both lengths or of neither exist, the more frequent length among
+    `repository.tips` decides; the result is False if both are equally frequent.
     """
     lengths: set[int] = set()
     for folder in repository.objects:

@@ -34,14 +34,15 @@ class RefTips:
 
     @property
     def objects(self) -> list[bytes]:
-        """All tips without the tags: from these every file is reachable."""
+        """The ids of all commits, trees and blobs, without the tags: from these every file is reachable."""
         return [*self.commits, *self.trees, *self.blobs]
 
 
 def find_tips(repository: Repository, gaps: list[str]) -> RefTips:
-    """Follow all refs and annotated tags to commits, trees and blobs.
+    """Return the commits, trees and blobs that the refs and HEAD lead to, and the annotated tags before them.
 
-    Refs to missing objects are left out, and one gap with their number is appended to `gaps`.
+    The name of a blob is the first in sorting order of its refs. Refs to missing objects are left out, and
+    one gap with their number is appended to `gaps`.
     """
     types = _find_types(repository, repository.tips)
     tag_targets = _read_tags(repository, types)
@@ -61,7 +62,7 @@ def find_tips(repository: Repository, gaps: list[str]) -> RefTips:
 def _read_tags(repository: Repository, types: dict[bytes, bytes | None]) -> dict[bytes, bytes | None]:
     """Return the target of each annotated tag in `types`, and of the tags that these tags point at.
 
-    `types` maps object ids to types; the types of all targets are added to it. The target of a tag that
+    `types` maps object ids to types; the types of all targets are added to `types`. The target of a tag that
     cannot be read is None. Behind _MAX_TAG_DEPTH tags of tags, git peels the rest at once.
     """
     targets: dict[bytes, bytes | None] = {}
@@ -89,15 +90,16 @@ def _header_ids(header: list[bytes], field_name: bytes) -> list[bytes]:
 
 
 def _find_types(repository: Repository, oids: Collection[bytes]) -> dict[bytes, bytes | None]:
-    """Return id -> type, such as b"commit", of each object; the type is None for one that is missing."""
+    """Return id -> type, such as b"commit", for each of the ids; the type of a missing object is None."""
     ordered = sorted(oids)
     return dict(zip(ordered, look_up(repository, ordered, "%(objecttype)"), strict=True))
 
 
 def _peel(oid: bytes, tag_targets: dict[bytes, bytes | None]) -> bytes:
-    """Follow annotated tags from an object to the first object that is not a tag, and return that object.
+    """Return the first object that is not an annotated tag, following tags from the object `oid`.
 
-    `tag_targets` maps each tag to its target. A tag whose target is None is returned itself.
+    `tag_targets` maps each tag to its target. `oid` itself is returned if it is not a tag; a tag whose target
+    is None is returned instead of its target.
     """
     while target := tag_targets.get(oid):
         oid = target
@@ -105,9 +107,10 @@ def _peel(oid: bytes, tag_targets: dict[bytes, bytes | None]) -> bytes:
 
 
 def resolve_revision(repository: Repository, revision: str) -> bytes:
-    """Return the commit that a revision names: a ref, HEAD or the prefix of an id, also with `~` or `^`.
+    """Return the id of the commit that a revision names.
 
-    Raise OperatorError if there is no such commit.
+    The revision is a ref, HEAD or the first digits of an id, also with `~` or `^`. `refs/`, `refs/tags/` and
+    so on may be omitted. Raise OperatorError if there is no such commit; its text names the option `--since`.
     """
     raw = os.fsencode(revision)
     names = [raw, b"refs/" + raw, b"refs/tags/" + raw, b"refs/heads/" + raw, b"refs/remotes/" + raw]
@@ -131,9 +134,10 @@ def resolve_revision(repository: Repository, revision: str) -> bytes:
 def list_commits(
     repository: Repository, tips: Sequence[bytes], gaps: list[str], *, since: bytes | None = None
 ) -> Sequence[bytes]:
-    """Return the commits reachable from `tips` but not from `since`, parents before children.
+    """Return the ids of the commits reachable from `tips` but not from `since`, parents before children.
 
-    If a commit is missing or damaged, append a gap and return the commits that can be read.
+    If a commit is missing or damaged, append a gap to `gaps` and list the others; the id of the missing
+    commit itself may be in the result.
     """
     if not tips:
         return []
@@ -152,7 +156,11 @@ def _stdin_lines(tips: Sequence[bytes], excluded: Sequence[bytes] = ()) -> bytes
 
 
 def _walk_commits(repository: Repository, tips: list[bytes], since: bytes | None) -> list[bytes]:
-    """Return what `list_commits` returns, without rev-list: follow the parents of each readable commit."""
+    """Return what `list_commits` returns, without rev-list: follow the parents of each commit.
+
+    All commits of the repository are read. A commit that cannot be read is in the result but leads no
+    further.
+    """
     arguments = [
         "cat-file",
         "--batch-all-objects",
@@ -172,7 +180,8 @@ def _walk_commits(repository: Repository, tips: list[bytes], since: bytes | None
 def _sort_reachable(parents: dict[bytes, list[bytes]], tips: list[bytes], done: set[bytes]) -> list[bytes]:
     """Return the commits reachable from `tips` that are not in `done`, parents before children.
 
-    `parents` maps each readable commit to its parents. The returned commits are added to `done`.
+    `parents` maps each readable commit to its parents; another commit counts as one without parents. The
+    returned commits are added to `done`.
     """
     order: list[bytes] = []
     for tip in tips:
@@ -196,11 +205,11 @@ def note_missing_objects(
     missing: Collection[bytes] | None = None,
     max_commits: int | None = None,
 ) -> None:
-    """Append a gap if the tips name missing objects, and another one if earlier commits do.
+    """Append a gap to `gaps` if the tips name missing objects, and another one if earlier commits do.
 
-    `missing` holds the missing objects of all commits if they are known. If it is None, git searches for them
-    in the newest `max_commits` commits, or in all commits if that is None too. Of more than _MAX_CHECKED_TIPS
-    tips only the first are checked for missing objects of their own.
+    `missing` holds the missing objects of all commits if they are known. If `missing` is None, git searches
+    for them in the newest `max_commits` commits, or in all commits if `max_commits` is None too. Of more than
+    _MAX_CHECKED_TIPS tips only the first are checked for missing objects of their own.
     """
     missing_at_tips = _find_missing(repository, tips[:_MAX_CHECKED_TIPS], "--no-walk")
     if missing_at_tips:
@@ -213,7 +222,10 @@ def note_missing_objects(
 
 
 def _find_missing(repository: Repository, tips: Sequence[bytes], *options: str) -> set[bytes]:
-    """Return the missing objects that `rev-list --objects` with these options reaches from the tips."""
+    """Return the ids of missing objects that `rev-list --objects` with `options` reaches from the tips.
+
+    The result is empty if there are no tips. If git fails, it has what git had reported until then.
+    """
     if not tips:
         return set()
     arguments = ["rev-list", "--objects", *options, "--missing=print", "--quiet", "--stdin"]
@@ -224,7 +236,7 @@ def _find_missing(repository: Repository, tips: Sequence[bytes], *options: str) 
 def list_new_blobs(
     repository: Repository, tips: Sequence[bytes], old_tips: Sequence[bytes]
 ) -> list[bytes] | None:
-    """Return the blobs reachable from `tips` but not from `old_tips`; None if git fails.
+    """Return the ids of the blobs reachable from `tips` but not from `old_tips`; None if git fails.
 
     git fails if an object is missing.
     """
@@ -243,14 +255,20 @@ def list_new_blobs(
 def list_new_commits(
     repository: Repository, tips: Sequence[bytes], old_tips: Sequence[bytes]
 ) -> Sequence[bytes] | None:
-    """Return the commits reachable from `tips` but not from `old_tips`, parents first; None if git fails."""
+    """Return the ids of the commits reachable from `tips` but not from `old_tips`, parents before children.
+
+    Return None if git fails.
+    """
     arguments = ["rev-list", "--topo-order", "--reverse", "--stdin"]
     code, out = command.run(repository.folder, *arguments, stdin_data=_stdin_lines(tips, old_tips))
     return None if code else IdList(out)
 
 
 def list_blobs_at_path(repository: Repository, tips: Sequence[bytes], path: bytes) -> list[bytes] | None:
-    """Return every blob that a commit reachable from `tips` (commits) has at this path; None if git fails."""
+    """Return the ids of all blobs that a commit reachable from `tips` has at this path; None if git fails.
+
+    `tips` are ids of commits.
+    """
     arguments = [
         "--literal-pathspecs",
         "rev-list",

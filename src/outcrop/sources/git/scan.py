@@ -62,7 +62,8 @@ def scan_history(scan: GitScan) -> ScanOutcome:
     """Scan all blobs and messages of a repository; attribute each hit to the oldest commit that has it.
 
     With a cache, scan only new objects and those that had hits; if objects and refs are unchanged, take paths
-    and commits from the cache. Hits in objects that no ref reaches are reported too. The cache is saved.
+    and commits from the cache. If not, save the cache. Hits in objects that no ref reaches are reported too.
+    `scan.progress` is called with the outcome so far.
     """
     outcome = ScanOutcome()
     repository = scan.repository
@@ -97,7 +98,7 @@ def scan_history(scan: GitScan) -> ScanOutcome:
 
 
 def _split(oids: list[bytes], size: int) -> Iterator[list[bytes]]:
-    """Yield the ids in lists of `size` ids; the last one may be shorter."""
+    """Yield the ids in lists of `size` ids; the last list may be shorter."""
     return (oids[at : at + size] for at in range(0, len(oids), size))
 
 
@@ -120,7 +121,8 @@ def _scan_batches(scan: GitScan, batches: Iterable[list[bytes]], outcome: ScanOu
 def _attribute_results(scan: GitScan, results: ResultsById, cache: ScanCache, outcome: ScanOutcome) -> None:
     """Find paths and oldest commits of the objects in `results`; store them and the gaps in `cache`.
 
-    Also store which blobs are at the tip in `cache`, and the number of commits in `outcome`.
+    Also store in `cache` which blobs are at the tip, and in `outcome` the number of commits, and call
+    `scan.progress`.
     """
     repository = scan.repository
     gaps: list[str] = []
@@ -171,8 +173,9 @@ class ContinuedScan:
 def continue_scan(scan: GitScan, earlier: EarlierScan) -> ContinuedScan:
     """Scan the objects that no tip of the earlier scan reaches, and again the blobs with known secrets.
 
-    Each hit is attributed to the oldest commit of the whole history that has it. For each known secret it is
-    checked whether it is still present. The cache is not used.
+    Each hit is attributed to the oldest commit of the whole history that has it. The result also says for
+    each known secret whether it is still present, and has the commits that the refs now lead to. The cache is
+    not used.
     """
     repository = scan.repository
     outcome = ScanOutcome()
@@ -207,11 +210,11 @@ def continue_scan(scan: GitScan, earlier: EarlierScan) -> ContinuedScan:
 def _list_unscanned(
     scan: GitScan, tips: RefTips, earlier_tips: Sequence[bytes], known_blobs: set[bytes]
 ) -> Iterator[list[bytes]]:
-    """Return batches of the objects that `continue_scan` scans.
+    """Return batches of the ids of the objects that `continue_scan` scans.
 
     These are the blobs and commits that no existing commit in `earlier_tips` reaches, all annotated tags, old
-    blobs that a new commit puts at a path, and `known_blobs`. They are all objects if no earlier tip exists,
-    or if git fails because an object is missing.
+    blobs that a new commit puts at a path, and those of `known_blobs` that exist. If no earlier tip exists,
+    or if git fails because an object is missing, these are all objects of the repository.
     """
     repository = scan.repository
     existing = find_existing(repository, earlier_tips)
@@ -228,7 +231,10 @@ def _list_unscanned(
 
 
 def scan_commit(scan: GitScan, commit: bytes) -> ScanOutcome:
-    """Scan the blobs that one commit introduces compared with its parents, and its message."""
+    """Scan the blobs that one commit introduces compared with its parents, and its message.
+
+    `commit` is its hexadecimal id. The hits are not marked as being at the tip.
+    """
     repository = scan.repository
     outcome = ScanOutcome(commits=1)
     gaps: list[str] = []
@@ -246,7 +252,7 @@ def scan_since(scan: GitScan, since: bytes) -> ScanOutcome:
     """Scan blobs and messages of the commits after `since`, up to HEAD, or to all refs if HEAD has no commit.
 
     `since` is the id of a commit. Only new values are reported: a value is not new if the same file had it at
-    `since`, or if it has moved with its file.
+    `since`, or if the value has moved with its file.
     """
     repository = scan.repository
     outcome = ScanOutcome()
@@ -285,9 +291,9 @@ def _find_files(repository: Repository, commit: bytes, paths: list[bytes]) -> di
 def scan_staged(scan: GitScan, git_folder: Path, index: Path) -> ScanOutcome:
     """Scan the files in a git index that differ from HEAD.
 
-    `git_folder` is the folder of the repository, and `index` the index file. Only new values are reported: a
-    value is not new if the file had it in HEAD, or if it has moved with its file. Raise OperatorError if the
-    index cannot be read.
+    `git_folder` is the folder of the repository, and `index` the index file; a copy is read. Only new values
+    are reported: a value is not new if the file had it in HEAD, or if the value has moved with its file.
+    Raise OperatorError if the index cannot be read.
     """
     repository = scan.repository
     outcome = ScanOutcome()
@@ -321,7 +327,8 @@ class _StagedFiles:
 def _read_staged(repository: Repository, git_folder: Path, index: Path) -> _StagedFiles:
     """Return the differences between HEAD, or the empty tree if there is no HEAD, and the file `index`.
 
-    Raise OperatorError if the index or the commit of HEAD cannot be read.
+    The index files, and the empty tree if it is needed, are written to our repository. Raise OperatorError if
+    the index or the commit of HEAD cannot be read.
     """
     head = repository.head.decode() if repository.head else _write_empty_tree(repository)
     arguments = ["diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", head]
@@ -343,7 +350,7 @@ def _read_staged(repository: Repository, git_folder: Path, index: Path) -> _Stag
 def _copy_index(repository: Repository, git_folder: Path, index: Path) -> bool:
     """Copy `index` and the shared index files of `git_folder` to our repository; return False if that fails.
 
-    A missing index file is no failure: then nothing is staged.
+    Otherwise return True. A missing index file is no failure: then nothing is staged.
     """
     try:
         shared = [(file, file.name) for file in git_folder.glob("sharedindex.*")]

@@ -33,9 +33,9 @@ class ScanCache:
     gaps: list[str] = field(default_factory=list)  # of the attribution
 
     def save(self, work: Path) -> None:
-        """Write the cache to a file in the folder `work`, then move it to `file`, unless that is None.
+        """Write the cache to a file in the folder `work`, then move that file to `file`.
 
-        Errors of the file system are ignored.
+        Do nothing if `file` is None. Errors of the file system are ignored.
         """
         if self.file is None:
             return
@@ -67,10 +67,11 @@ def load_cache(
 ) -> ScanCache:
     """Load the cache of a repository; return an empty one if there is none, or if it is damaged.
 
-    `folder` is the cache folder, or None to use no cache. `repository_key` and `version` (of the rules)
-    select the file. `objects` and `refs` are the current digests of the repository. If one differs from the
-    cached one, add the ids of scanned objects to `scanned`. If it is `objects`, leave out those with hits, so
-    that they are scanned again.
+    `folder` is the cache folder; if it is None, an empty cache is returned that is never saved.
+    `repository_key` and `version` (of the rules) select the file. `objects` and `refs` are the current
+    digests of the repository. If one differs from the cached one, the ids of scanned objects are added to
+    `scanned`, which becomes the cache's `scanned`. If `objects` differs, ids of objects with hits are left
+    out, so that these are scanned again.
     """
     if folder is None:
         return ScanCache(None, scanned)

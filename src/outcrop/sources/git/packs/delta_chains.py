@@ -28,9 +28,9 @@ def list_blobs(
 ) -> Iterator[tuple[bytes, int]]:
     """Yield the binary id and the packed size of each blob of a pack, each blob after its delta base.
 
-    Before that, call `on_message(oid, offset)` for each commit and annotated tag, and `on_unknown(oid)` for
-    each entry whose type only git can find out, such as a ref-delta. Up to `jobs` processes read a large
-    pack.
+    Before the first blob, call `on_message(oid, offset)` for each commit and annotated tag, and
+    `on_unknown(oid)` for each entry whose type only git can find out, such as a ref-delta. Trees are skipped.
+    Up to `jobs` processes read a large pack. Raise ValueError or IndexError if the pack index is damaged.
     """
     positions, offsets = pack.index.sort_by_offset(pack.size)
     ids = pack.index.read_ids()
@@ -82,8 +82,9 @@ def _walk_delta_trees(parents: "array[int]") -> Iterator[int]:
 
 
 def _read_headers(pack: Pack, offsets: "array[int]", jobs: int) -> _EntryHeaders:
-    """Return types and bases of the entries at `offsets`, which are sorted.
+    """Return the type of each entry, and 1 + the entry number of its delta base.
 
+    Types and bases are as in `_read_headers_at`. `offsets` are the sorted offsets of all entries of the pack.
     `jobs` processes are used if there are more than _ENTRIES_PER_JOB entries.
     """
     find_entry = _make_entry_finder(offsets)
@@ -104,10 +105,10 @@ def _read_headers(pack: Pack, offsets: "array[int]", jobs: int) -> _EntryHeaders
 
 
 def _read_headers_at(pack: Pack, offsets: "array[int]", find_entry: Callable[[int], int]) -> _EntryHeaders:
-    """Return the types and bases of the entries at these offsets.
+    """Return the type of each entry at these offsets, and 1 + the entry number of its delta base.
 
-    The type of an ofs-delta is _UNKNOWN_TYPE. Its base is what `find_entry` returns for the offset of the
-    base: 1 + the entry number, or 0.
+    The base is 0 if the entry is not an ofs-delta or its base is not found; `find_entry` returns the base for
+    an offset. The type of an ofs-delta, and of an entry that cannot be read, is _UNKNOWN_TYPE.
     """
     types, bases = bytearray(), array("I")
     block_start, block = 0, b""
@@ -128,10 +129,10 @@ def _read_headers_at(pack: Pack, offsets: "array[int]", find_entry: Callable[[in
 
 
 def _make_entry_finder(offsets: "array[int]") -> Callable[[int], int]:
-    """Return a function that returns 1 + the number of the entry at an offset, or 0 if no entry begins there.
+    """Return a function that finds the entry at an offset: 1 + its entry number, 0 if no entry begins there.
 
-    A table of how many entries begin before each stretch of the pack narrows the search. It takes half a byte
-    per entry; a dictionary would take 100.
+    `offsets` are the sorted offsets of all entries. A table of how many entries begin before each stretch of
+    the pack narrows the search. The table takes half a byte per entry; a dictionary would take 100.
     """
     last_offset = offsets[-1] if offsets else 0
     shift = (last_offset // max(1, len(offsets)) * _ENTRIES_PER_STRETCH).bit_length()

@@ -76,9 +76,10 @@ class PackIndex:
         return os.pread(self._file, self.object_count * OID_BYTES, _IDS_START)
 
     def sort_by_offset(self, pack_size: int) -> tuple["array[int]", "array[int]"]:
-        """Return the positions of all objects in the order of their pack offsets, and these offsets.
+        """Return the positions of all objects in the order of their pack offsets, and the sorted offsets.
 
-        `pack_size` is the size of the pack in bytes. Raise IndexError if an offset is clearly beyond it.
+        `pack_size` is the size of the pack in bytes. Raise IndexError if an offset is clearly beyond it, and
+        ValueError if the index has been truncated.
         """
         offsets = self._read_offsets()
         # First distribute positions over equal ranges of the pack, then sort each range: a single sort of
@@ -96,7 +97,10 @@ class PackIndex:
         return sorted_positions, sorted_offsets
 
     def _read_offsets(self) -> "array[int]":
-        """Return the pack offsets of all objects, in the order of positions."""
+        """Return the pack offsets of all objects, in the order of positions.
+
+        Raise ValueError if the index has been truncated, and IndexError if it lacks an 8-byte offset.
+        """
         offsets = self._read_table("I", _IDS_START + self.object_count * (OID_BYTES + 4), self.object_count)
         if not self._large_offset_count:
             return offsets
@@ -125,8 +129,8 @@ class PackIndex:
 def _read_header(file: int) -> tuple[int, int, list[int]]:
     """Return the number of objects, the number of 8-byte offsets, and the fanout table with a 0 before it.
 
-    `file` is the descriptor of an open pack index. Raise ValueError if the index is not of version 2, is
-    damaged, or has SHA-256 ids.
+    `file` is the descriptor of an open pack index. No number in the fanout table is larger than the number of
+    objects. Raise ValueError if the index is not of version 2, is damaged, or has SHA-256 ids.
     """
     head = os.pread(file, _IDS_START, 0)
     if len(head) < _IDS_START or _HEADER.unpack_from(head) != (_MAGIC, _VERSION):
@@ -142,7 +146,7 @@ def _read_header(file: int) -> tuple[int, int, list[int]]:
 def list_pack_indexes(object_folder: Path) -> list[Path]:
     """Return the sorted paths of the pack indexes of an object folder whose pack exists.
 
-    git ignores the others too. Return [] if there is no folder `pack`.
+    git ignores the others too. Return [] if there is no folder `pack`; raise OSError if it cannot be listed.
     """
     try:
         with os.scandir(object_folder / "pack") as entries:

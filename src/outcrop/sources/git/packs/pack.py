@@ -60,9 +60,10 @@ class PackReader:
             pack.close()
 
     def read_blob(self, oid: bytes) -> FileVersion | None:
-        """Return the blob with this binary id, and the ranges that it has copied from its delta base.
+        """Return the blob with this binary id, with its delta base and copied ranges if these save scanning.
 
-        Return None if git has to read it.
+        Return None if no open pack has the blob, or if it is large, damaged or not a blob: then git has to
+        read it.
         """
         try:
             location = self._find_entry(oid)
@@ -73,7 +74,8 @@ class PackReader:
     def read_commit_or_tag(self, index: Path, offset: int) -> bytes | None:
         """Return the commit or tag at `offset` in the pack of the index file `index`, with its header.
 
-        Return None if git has to read it.
+        Return None if the pack is not open, or if the object is large, damaged or of another type: then git
+        has to read it.
         """
         pack = self._by_index.get(index)
         try:
@@ -82,7 +84,10 @@ class PackReader:
             return None
 
     def _find_entry(self, oid: bytes) -> _EntryLocation | None:
-        """Return pack and offset of the object with this binary id; None if no open pack has it."""
+        """Return pack and offset of the object with this binary id; None if no open pack has it.
+
+        Move the pack to the front, so that it is searched first next time.
+        """
         for number, pack in enumerate(self._packs):
             offset = pack.index.find_offset(oid)
             if offset is not None:
@@ -94,8 +99,9 @@ class PackReader:
     def _read_object(self, location: _EntryLocation, types: Sequence[int]) -> FileVersion:
         """Return the object at this location, and put its delta chain into the cache.
 
-        Raise ValueError if its type is not in `types`, or if its chain is too long or incomplete; raise
-        another of READ_ERRORS if the pack is damaged.
+        The result has the ranges that it copies from its delta base under the conditions of `_apply_delta`.
+        Raise ValueError if its type is not in `types`, if it is too large, or if its chain is too long or
+        incomplete; raise another of READ_ERRORS if the pack is damaged.
         """
         deltas: list[tuple[_EntryLocation, bytes]] = []
         delta_bytes = 0
@@ -120,7 +126,10 @@ class PackReader:
         return version
 
     def _truncate_chain(self, location: _EntryLocation) -> None:
-        """Drop the entry at `location` and all later ones from the cache; all, if it lacks the entry."""
+        """Drop the entry at `location` and all later ones from the chain cache.
+
+        If the cache does not have the entry, clear the cache.
+        """
         while self._chain:
             last, version = self._chain.popitem()
             self._chain_bytes -= len(version.content)
@@ -137,7 +146,10 @@ class PackReader:
 
 
 def _open_packs(object_folder: Path) -> Iterator["Pack"]:
-    """Yield the packs of an object folder that can be opened; git reports what is wrong with the others."""
+    """Yield the packs of an object folder, opened; skip those that cannot be opened.
+
+    Yield nothing if the folder cannot be listed. git reports what is wrong.
+    """
     with suppress(OSError):
         for path in list_pack_indexes(object_folder):
             with suppress(OSError, ValueError):
@@ -168,8 +180,8 @@ class Pack:
         """Return the delta base and the decompressed data of the entry at this offset.
 
         The base of an ofs-delta is its offset, of a ref-delta its binary object id, of a complete object
-        None. Raise ValueError for a complete object of a type that is not in `types`, and for a large or
-        damaged entry.
+        None. Raise ValueError for a complete object of a type that is not in `types`, and for an entry of
+        more than _MAX_OBJECT_BYTES; raise ValueError, IndexError or zlib.error for a damaged entry.
         """
         data = self.read(offset, _FIRST_READ_BYTES)
         entry_type, size, base_distance, at = parse_entry_header(data, 0)
@@ -188,7 +200,8 @@ class Pack:
     def _inflate(self, compressed: memoryview, size: int, next_offset: int) -> bytes:
         """Return the `size` decompressed bytes of an entry; raise ValueError if it has more or fewer.
 
-        `compressed` is the beginning of the data, which continues at `next_offset` of the pack.
+        `compressed` is the beginning of the data, which continues at `next_offset` of the pack. Raise
+        zlib.error if the data cannot be decompressed.
         """
         inflate = zlib.decompressobj()
         data = inflate.decompress(compressed, size + 1)
@@ -238,8 +251,9 @@ def parse_entry_header(data: bytes, at: int) -> tuple[int, int, int, int]:
 def _apply_delta(base: FileVersion, delta: bytes, *, list_copies: bool) -> FileVersion:
     """Return the object that a delta makes of its base.
 
-    If `list_copies`, and the delta is small compared with the object, add the ranges that it copies. Raise
-    ValueError if the object is too large, and ApplyDeltaError if the delta does not fit the base.
+    If `list_copies`, and the delta is small compared with the object, the result also has the base and the
+    ranges that are copied from it. Raise ValueError if the object is too large, and ApplyDeltaError if the
+    delta does not fit the base.
     """
     _, at = _parse_varint(delta, 0)
     size, at = _parse_varint(delta, at)
@@ -252,9 +266,10 @@ def _apply_delta(base: FileVersion, delta: bytes, *, list_copies: bool) -> FileV
 
 
 def _parse_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number that begins at `data[at]`, and the index of its end.
+    """Return the number that begins at `data[at]`, and the index behind its last byte.
 
     Each byte has seven bits of the number, the lowest first; its highest bit is set if another byte follows.
+    Raise IndexError if the number is cut off.
     """
     number = shift = 0
     while True:
@@ -267,10 +282,10 @@ def _parse_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _list_copied_ranges(delta: bytes, at: int) -> list[CopiedRange]:
-    """Return the ranges of MIN_COPIED_RANGE bytes or more that a delta copies: (start, end, start in base).
+    """Return the ranges of an object that its delta copies, each as (start, end, start in the base).
 
-    The instructions of the delta begin at `delta[at]`. Copies that are adjacent in both texts become one
-    range.
+    Ranges shorter than MIN_COPIED_RANGE bytes are left out. The instructions of the delta begin at
+    `delta[at]`. Copies that are adjacent in both texts become one range.
     """
     ranges: list[CopiedRange] = []
     start = end = base_start = 0  # of the current range
