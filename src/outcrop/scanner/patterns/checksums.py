@@ -8,7 +8,7 @@ _BASE36 = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def _to_base(number: int, alphabet: str, length: int) -> str:
-    """Return a number in the digits of `alphabet`, with "0" in front up to `length` digits.
+    """Return a number in the digits of `alphabet`, padded in front with "0" to at least `length` digits.
 
     The length of the alphabet is the base.
     """
@@ -20,32 +20,44 @@ def _to_base(number: int, alphabet: str, length: int) -> str:
 
 
 def crc32_base62(body: str) -> str:
-    """Return the CRC-32 of the random part in six base-62 digits (GitHub, npm, Vercel, Polar)."""
+    """Return the CRC-32 of a token's random part in six base-62 digits (GitHub, npm, Vercel, Polar).
+
+    `body` is the random part.
+    """
     return _to_base(zlib.crc32(body.encode()), _BASE62, 6)
 
 
 def crc32_base36(body: str) -> str:
-    """Return the CRC-32 of everything before the checksum in seven base-36 digits (GitLab)."""
+    """Return the CRC-32 of `body`, all of a token before its checksum, in seven base-36 digits (GitLab)."""
     return _to_base(zlib.crc32(body.encode()), _BASE36, 7)
 
 
 def crc32_hex(body: str) -> str:
-    """Return the CRC-32 of the random part in eight lower-case hexadecimal digits (Cloudflare)."""
+    """Return the CRC-32 of a token's random part, `body`, in eight lower-case hex digits (Cloudflare)."""
     return f"{zlib.crc32(body.encode()):08x}"
 
 
 def crc32_upper(body: str) -> str:
-    """Return the CRC-32 of everything before the checksum in eight upper-case hex digits (Atlassian)."""
+    """Return the CRC-32 of `body`, all of a token before the checksum, in eight upper-case hex digits.
+
+    Atlassian has such tokens.
+    """
     return crc32_hex(body).upper()
 
 
 def crc32_grafana(body: str) -> str:
-    """Return the CRC-32 of `glsa_` and the random part in hexadecimal, the lowest byte first (Grafana)."""
+    """Return the CRC-32 of `glsa_` + `body` in eight lower-case hex digits, the lowest byte first (Grafana).
+
+    `body` is the random part of a token.
+    """
     return zlib.crc32(f"glsa_{body}".encode()).to_bytes(4, "little").hex()
 
 
 def _check_github(token: str) -> bool:
-    """Whether a token in GitHub's format ends with the base-62 checksum of its random part."""
+    """Whether the last six characters of a token are the base-62 checksum of its random part, as GitHub's.
+
+    The random part is between the last `_` of the token and the checksum.
+    """
     body = token.rpartition("_")[2]  # the prefix can have several underscores, the random part has none
     # A file may be full of near misses: the last digit alone refuses nearly all of them.
     last_digit = _BASE62[zlib.crc32(body[:-6].encode()) % len(_BASE62)]
@@ -53,7 +65,10 @@ def _check_github(token: str) -> bool:
 
 
 def _check_cloudflare(token: str) -> bool:
-    """Whether a Cloudflare token ends with the hexadecimal checksum of its random part."""
+    """Whether the last eight characters of a Cloudflare token are the checksum, in hex, of its random part.
+
+    The random part is between the first `_` of the token and the checksum.
+    """
     body = token.partition("_")[2]  # the random part can have underscores too
     return crc32_hex(body[:-8]) == body[-8:]
 

@@ -19,9 +19,9 @@ def bits_per_character(value: str) -> float:
 
 
 def has_entropy(value: str, bits: float) -> bool:
-    """Whether a value has a Shannon entropy of at least `bits` bits per character.
+    """Whether a value has a Shannon entropy of at least `bits` bits per character; always False for "".
 
-    The number of different characters mostly decides, without counting each of them.
+    The number of different characters mostly decides; only if it does not, the entropy is computed.
     """
     too_few, enough, too_often = _entropy_bounds(length := len(value), bits)
     different = len(set(value))
@@ -38,9 +38,9 @@ def has_entropy(value: str, bits: float) -> bool:
 def _entropy_bounds(length: int, bits: float) -> tuple[int, int, int]:
     """Return three numbers that decide about a value of this length without computing its entropy.
 
-    A value with no more different characters than the first has too little entropy. A value with at least as
-    many as the second has enough. A value that has one character at least as often as the third has too
-    little.
+    A value with no more different characters than the first has less than `bits` bits per character. A value
+    with at least as many as the second has enough. A value that has one character at least as often as the
+    third has too little. For lengths from 1,000 on the numbers decide nothing. Results are cached.
     """
     if not 0 < length < len(_N_LOG2_N):
         return -1 if length else 0, length + 1, length + 1

@@ -16,9 +16,10 @@ _GROUP_NAME = re.compile(r"\?P?<\w+>")
 
 
 def translate_go_regex(pattern: str) -> str:
-    r"""Return a Go pattern in the shared syntax.
+    r"""Return a Go pattern in the syntax that RE2 and Hyperscan share.
 
     POSIX classes, `\z`, `\x{…}`, non-ASCII characters and flags in the middle are written in another way.
+    Raise PatternError for an unknown POSIX class and for a non-ASCII character in a class.
     """
     pattern = re.sub(r"\[:(\^?\w+):\]", _translate_posix_class, _escape_non_ascii(pattern))
     pattern = re.sub(r"\\(x\{([0-9A-Fa-f]{1,2})\}|.)", _translate_escape, pattern, flags=re.DOTALL)
@@ -26,14 +27,17 @@ def translate_go_regex(pattern: str) -> str:
 
 
 def _translate_posix_class(match: re.Match[str]) -> str:
-    """Return the characters of a POSIX class such as `[:alpha:]`; raise PatternError if it is unknown."""
+    """Return the characters of a matched POSIX class, such as `A-Za-z` for `[:alpha:]`.
+
+    They are written inside a bracket. Raise PatternError if the class is unknown.
+    """
     if match[1] not in _POSIX_CLASSES:
         raise PatternError(f"has an unknown character class: {match[0]}")
     return _POSIX_CLASSES[match[1]]
 
 
 def _escape_non_ascii(pattern: str) -> str:
-    """Return the pattern with the UTF-8 bytes of each non-ASCII character as a group of escapes.
+    """Return the pattern with each non-ASCII character replaced by a group with escapes of its UTF-8 bytes.
 
     Raise PatternError for such a character in a class: there each of its bytes would match alone.
     """
@@ -58,7 +62,11 @@ def _translate_escape(match: re.Match[str]) -> str:
 
 
 def _scope_flags(pattern: str) -> str:
-    """Return `a(?i)b|c` as `a(?i:b)|(?i:c)`: a flag holds up to the end of its group, across alternatives."""
+    """Return the pattern with a group around all that a flag in the middle applies to.
+
+    `a(?i)b|c` becomes `a(?i:b)|(?i:c)`: a flag applies up to the end of the group that it is in, across
+    alternatives. A pattern without such flags is returned unchanged.
+    """
     for at, char in _syntax_characters(pattern):
         flags = _FLAG_GROUP.match(pattern, at) if char == "(" else None
         if flags:
@@ -72,7 +80,10 @@ def _scope_flags(pattern: str) -> str:
 
 
 def _alternative_ends(pattern: str, start: int) -> list[int]:
-    """Return the offsets at which the alternatives of the group around `start` end, from `start` on."""
+    """Return the offsets, from `start` on, at which the alternatives of the group around `start` end.
+
+    The last offset is that of the group's closing bracket, or the length of the pattern outside of groups.
+    """
     depth = 0
     ends: list[int] = []
     for at, char in _syntax_characters(pattern):

@@ -57,7 +57,8 @@ def make_trigger(pattern: str, *, allow_whole: bool = True) -> PrefilterTrigger:
     """Return the trigger of a pattern: all of it if it is narrow and has a definite end, else its beginning.
 
     The beginning is long enough to be rare, and has no open end that would match again at every further byte.
-    With `allow_whole` false it is always the beginning. Raise PatternError if the trigger would be too short.
+    With `allow_whole` false it is always the beginning. Raise PatternError if the pattern is not supported or
+    the trigger could match fewer than _MIN_WIDTH characters.
     """
     tree = parse(pattern)
     writer = _PatternWriter(tree.state.flags)
@@ -79,7 +80,10 @@ def make_trigger(pattern: str, *, allow_whole: bool = True) -> PrefilterTrigger:
 
 
 def make_verbatim_trigger(pattern: str) -> PrefilterTrigger:
-    """Return a trigger for all of a pattern; raise PatternError if its matches can be too short."""
+    """Return a trigger that is all of a pattern, however wide it is, with `ends_match` False.
+
+    Raise PatternError if the pattern is not supported or can match fewer than _MIN_WIDTH characters.
+    """
     tree = parse(pattern)
     writer = _PatternWriter(tree.state.flags)
     complete = writer.write_sequence(list(tree))
@@ -90,8 +94,9 @@ def make_verbatim_trigger(pattern: str) -> PrefilterTrigger:
 def split_alternatives(pattern: str) -> list[str]:
     """Return a trigger as several patterns, one for each of the alternatives that it begins with.
 
-    Hyperscan tests several alternatives before a literal at once, and some versions (Vectorscan 5.4.12) then
-    lose matches. One at a time they are found, and no slower.
+    The list has one pattern if the trigger begins with no alternation, or with more than _MAX_ALTERNATIVES
+    alternatives. Hyperscan tests several alternatives before a literal at once, and some versions (Vectorscan
+    5.4.12) then lose matches. One at a time they are found, and no slower.
     """
     tree = parse(pattern)
     writer = _PatternWriter(tree.state.flags)
@@ -132,10 +137,11 @@ def _begins_with_literal(items: list[Any]) -> bool:
 
 
 def _drop_backslash(items: list[Any]) -> tuple[list[Any], int]:
-    r"""Return a sequence without the backslash of an alternative such as `\\[nrt]` at its beginning.
+    r"""Return a sequence without the backslashes in the alternation that it begins with, and a number.
 
-    Also return the number of characters (0 or 1) that the sequence has lost. If nothing else in a pattern is
-    rare, Hyperscan searches for the pair, and on ARM it misses a pair that lies across two of its vectors.
+    Each alternative of two items that begins with a backslash, such as `\\[nrt]`, loses it. The number is 1
+    if one did, otherwise 0. If nothing else in a pattern is rare, Hyperscan searches for the pair, and on ARM
+    it misses a pair that lies across two of its vectors.
     """
     if not items or items[0][0] != op.BRANCH:
         return items, 0
@@ -149,7 +155,11 @@ def _drop_backslash(items: list[Any]) -> tuple[list[Any], int]:
 
 
 def _has_open_end(items: list[Any]) -> bool:
-    """Whether a match could end earlier or later, so that Hyperscan would report it at every further byte."""
+    """Whether a sequence ends with a repetition whose count can vary, such as `a+` or `a?`.
+
+    The sequence has at least one item. The repetition may be in a group or an alternative at its end.
+    Hyperscan would report such a match again at every further byte.
+    """
     code, value = items[-1]
     if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
         return bool(value[0] != value[1]) or _has_open_end(list(value[2]))
@@ -157,7 +167,11 @@ def _has_open_end(items: list[Any]) -> bool:
 
 
 def _count_literals(code: Any, value: Any) -> int:
-    """Return how many literal letters and digits an item has at least; signs such as `://` are too common."""
+    """Return how many literal characters an item has at least, to judge how rare its matches are.
+
+    1 for a literal letter or digit, 0 for a sign, as `://` is too common. For an alternation of nothing but
+    literals, the length of the shortest alternative. 0 for all other items.
+    """
     if code == op.LITERAL:
         return int(chr(value).isalnum())
     if code == op.BRANCH and all(inner == op.LITERAL for branch in value[1] for inner, _ in branch):
@@ -174,7 +188,7 @@ class _WrittenPattern:
     high: int = 0
 
     def add(self, text: str, low: int, high: int) -> None:
-        """Append a text whose matches are `low` to `high` characters long."""
+        """Append a text whose matches are `low` to `high` characters long, and add both to the totals."""
         self.text += text
         self.low += low
         self.high += high
@@ -188,7 +202,7 @@ class _PatternWriter:
         self.flags = ignore_case + ("(?s)" if tree_flags & re.DOTALL else "")
 
     def write_sequence(self, items: Any) -> _WrittenPattern:
-        """Return all items as one pattern."""
+        """Return all items of a sequence as one pattern; raise PatternError if an item is not supported."""
         written = _WrittenPattern()
         for code, value in items:
             self._add_item(written, code, value)
@@ -197,7 +211,10 @@ class _PatternWriter:
     def write_beginning(self, items: list[Any]) -> _WrittenPattern:
         """Return the shortest beginning of a sequence that is rare, as a pattern.
 
-        Optional items at the end of the sequence are dropped first.
+        Rare is a beginning with MIN_LITERAL literal letters and digits and _ENOUGH_WIDTH characters. If there
+        is none, return the sequence up to the first repetition that varies by more than _MAX_GAP, or all of
+        it. A repetition at the end of the result is written with its lowest count or less. Optional items at
+        the end of the sequence are dropped first.
         """
         while items and self.write_sequence(items[-1:]).low == 0:
             items = items[:-1]
@@ -219,10 +236,12 @@ class _PatternWriter:
         return written
 
     def write_alternatives(self, items: list[Any], shared: int = 0) -> list[str]:
-        """Return one pattern for each alternative at the beginning of a sequence.
+        """Return patterns that together match what a sequence does, one for each of its first alternatives.
 
-        The alternation may follow up to _MAX_SHARED_LITERALS literal characters; `shared` is how many were
-        passed.
+        Each pattern has the rest of the sequence too. Groups, and up to _MAX_SHARED_LITERALS literal
+        characters, may come before the alternation; `shared` counts the literal characters before `items`
+        that were passed already. Without an alternation, or if an alternative can match fewer than _MIN_WIDTH
+        characters, the list has one pattern, all of the sequence; for an empty sequence it is [""].
         """
         if not items:
             return [""]
@@ -238,7 +257,10 @@ class _PatternWriter:
         return [self.write_sequence(items).text]
 
     def _add_repeat(self, written: _WrittenPattern, body_items: Any, low: int, high: int) -> None:
-        """Append `low` to `high` repetitions of a sequence to `written`; nothing if `high` is 0."""
+        """Append `low` to `high` repetitions of a sequence to `written`; nothing if `high` is 0.
+
+        If the two differ by more than _MAX_COUNTED, the repetition is written without an upper bound.
+        """
         body = self.write_sequence(body_items)
         if high == 0:
             return
@@ -246,7 +268,10 @@ class _PatternWriter:
         written.add(f"(?:{body.text}){bounds}", body.low * low, min(body.high * high, MAX_WIDTH))
 
     def _add_item(self, written: _WrittenPattern, code: Any, value: Any) -> None:
-        """Append one item of a syntax tree to `written`; raise PatternError if the item is not supported."""
+        """Append one item of a syntax tree to `written`; raise PatternError if the item is not supported.
+
+        Anchors are written as in _ANCHORS; a word boundary is left out.
+        """
         if (character := _write_single(code, value)) is not None:
             written.add(character, 1, 1)
         elif code == op.AT:
@@ -279,7 +304,7 @@ def _write_single(code: Any, value: Any) -> str | None:
 
 
 def _write_scope(group: Any) -> str:
-    """Return the flags of a group as they are written after `(?`, such as `i-s`."""
+    """Return the flags of a group as they are written after `(?`, such as `i-s`; "" if it has none."""
     _, on, off, _ = group
     return _write_flags(on) + (f"-{_write_flags(off)}" if off else "")
 
@@ -291,7 +316,10 @@ def _write_flags(flags: int) -> str:
 
 
 def _write_character(code: int) -> str:
-    """Return a pattern for one character; raise PatternError if its code is above 255."""
+    r"""Return a pattern for one character: an ASCII letter or digit as it is, any other as `\xNN`.
+
+    Raise PatternError if its code is above 255.
+    """
     if code > 255:
         raise PatternError("has a character above \\xff; write its UTF-8 bytes, such as \\xc3\\xa9")
     return chr(code) if chr(code).isalnum() and code < 128 else f"\\x{code:02x}"

@@ -53,9 +53,9 @@ class PatternError(ValueError):
 
 @lru_cache(maxsize=8192)  # the pattern of a form is parsed for several questions, and nobody changes the tree
 def parse(pattern: str) -> Any:
-    """Return the syntax tree of a pattern.
+    """Return the syntax tree of a pattern, from a cache: callers must not change the tree.
 
-    Raise PatternError if the pattern is not ASCII or if a linear-time engine cannot match it.
+    Raise PatternError if the pattern is not ASCII or not valid, or if a linear-time engine cannot match it.
     """
     if not pattern.isascii():
         raise PatternError("has non-ASCII characters; write their UTF-8 bytes, such as \\xc3\\xa9")
@@ -76,7 +76,7 @@ def parse(pattern: str) -> Any:
 
 
 def _refuse_unsupported(tree: Any) -> None:
-    """Raise PatternError if a linear-time engine cannot match an item of the tree."""
+    """Raise PatternError if a linear-time engine cannot match an item of the tree, at any depth."""
     for code, value in tree:
         if code in _UNSUPPORTED:
             raise PatternError(_UNSUPPORTED[code])
@@ -85,7 +85,10 @@ def _refuse_unsupported(tree: Any) -> None:
 
 
 def child_sequences(code: Any, value: Any) -> list[Any]:
-    """Return the sequences inside an item: the body of a repetition or group, or the alternatives."""
+    """Return the sequences inside an item: the body of a repetition or group, or the alternatives.
+
+    Return [] for all other items. `code` and `value` are the opcode and the argument of the item.
+    """
     if code in {op.MAX_REPEAT, op.MIN_REPEAT}:
         return [value[2]]
     if code == op.SUBPATTERN:
@@ -113,18 +116,18 @@ def class_bytes(items: list[Any]) -> set[int]:
 
 
 def match_width(tree: Any) -> tuple[int, int]:
-    """Return the length of the shortest and of the longest match, the latter at most MAX_WIDTH."""
+    """Return the lengths of the shortest and the longest match, in bytes, the longest at most MAX_WIDTH."""
     low, high = tree.getwidth()
     return int(low), min(int(high), MAX_WIDTH)
 
 
 def has_anchor(tree: Any) -> bool:
-    r"""Whether the tree has an anchor such as `^`, `$` or `\b`."""
+    r"""Whether the tree has an anchor such as `^`, `$` or `\b`, at any depth."""
     return any(code == op.AT or any(map(has_anchor, child_sequences(code, value))) for code, value in tree)
 
 
 def is_single_line(pattern: str) -> bool:
-    """Whether a match has no line break, except as its first or last byte."""
+    """Whether no match can have a line break, except as its first or last byte."""
     tree = parse(pattern)
     dotall = bool(tree.state.flags & re.DOTALL)
     skip_first = int(_is_line_break_or_none(tree[:1], dotall=dotall))
@@ -135,7 +138,8 @@ def is_single_line(pattern: str) -> bool:
 def _is_line_break_or_none(tree: Any, *, dotall: bool) -> bool:
     """Whether every match of the tree either has no line break or is at most one byte long.
 
-    `dotall` says that a dot matches a line break too.
+    Groups and alternatives are checked one by one if the tree is a single item; a longer tree that can match
+    a line break counts as False. `dotall` says that a dot matches a line break too.
     """
     if match_width(tree)[1] <= 1 or not _can_have_line_break(tree, dotall=dotall):
         return True
@@ -169,7 +173,7 @@ def _sets_dotall(code: Any, value: Any) -> bool:
 def width_after_value(pattern: str) -> int | None:
     """Return how many bytes follow the group `secret` in every match.
 
-    Return None if the number varies, or if there is no such group at the top level.
+    Return None if the number varies, or if the pattern has no such group outside of all other groups.
     """
     tree = parse(pattern)
     group = tree.state.groupdict.get("secret")
@@ -184,7 +188,11 @@ def width_after_value(pattern: str) -> int | None:
 
 
 def required_literals(pattern: str) -> list[bytes]:
-    """Return the case-sensitive literals of at least MIN_LITERAL bytes in every match, in their order."""
+    """Return the case-sensitive literals of at least MIN_LITERAL bytes in every match, in their order.
+
+    Literals in repetitions, in alternatives and in groups with flags are not included. Return [] if the
+    pattern ignores case.
+    """
     tree = parse(pattern)
     if tree.state.flags & re.IGNORECASE:
         return []
@@ -193,7 +201,10 @@ def required_literals(pattern: str) -> list[bytes]:
 
 
 def _literals_and_gaps(items: list[Any]) -> Iterator[bytes]:
-    """Yield the byte of each literal of a sequence, and _GAP for each other item."""
+    """Yield the byte of each literal of a sequence, and _GAP for each other item.
+
+    Groups without flags are read like the sequence itself. Anchors are skipped.
+    """
     for code, value in items:
         if code == op.LITERAL and value != _GAP[0]:
             yield bytes([value])
@@ -214,7 +225,7 @@ def last_bytes(pattern: str) -> set[int]:
 
 
 def bytes_after(tree: Any, offset: int = 0) -> set[int]:
-    """Return the bytes that a match can have at `offset` or later."""
+    """Return the bytes that a match of the tree can have at `offset` or later; it may return more."""
     found: set[int] = set()
     for at, item in enumerate(tree):
         if match_width(tree[: at + 1])[1] > offset:
@@ -225,7 +236,10 @@ def bytes_after(tree: Any, offset: int = 0) -> set[int]:
 
 
 def _edge_bytes(items: list[Any], *, last: bool) -> set[int]:
-    """Return the bytes that a match of a sequence can begin with, or with `last` end with."""
+    """Return the bytes that a match of a sequence can begin with, or with `last` end with.
+
+    All bytes for a dot or a negated character. The flag `i` is not considered.
+    """
     found: set[int] = set()
     for code, value in reversed(items) if last else items:
         if code == op.AT:
@@ -251,7 +265,7 @@ def _edge_bytes(items: list[Any], *, last: bool) -> set[int]:
 def loosen(pattern: str) -> str:
     """Return the pattern with `{m,}` for `{m,n}` after a character if n is at least MIN_LOOSENED_BOUND.
 
-    The result matches all that the pattern matches, and more.
+    The result matches all that the pattern matches, and more. It is cached.
     """
     return _REPEATED_CHARACTER.sub(
         lambda times: f"{times[1]}{{{times[2]},}}" if int(times[3] or 0) >= MIN_LOOSENED_BOUND else times[0],
@@ -262,8 +276,9 @@ def loosen(pattern: str) -> str:
 def exact_up_to(pattern: str) -> int:
     """Return a length: a match of `loosen(pattern)` that is not longer is the match of the pattern itself.
 
-    Both prefer the same among all that they can match, and a match with more than n repetitions for a dropped
-    bound of `{m,n}` is longer than the shortest match by more than n - m.
+    MAX_WIDTH if `loosen` changes nothing. Both patterns prefer the same among all that they can match, and a
+    match with more than n repetitions for a dropped bound of `{m,n}` is longer than the shortest match by
+    more than n - m.
     """
     room = [
         int(times[3]) - int(times[2])
@@ -284,12 +299,18 @@ _NO_PREFIX = _Prefix(b"", is_whole=False)
 
 
 def literal_prefixes(pattern: str) -> list[bytes]:
-    """Return case-sensitive literals such that every match begins with one of them; one may be empty."""
+    """Return case-sensitive literals such that every match begins with one of them.
+
+    One of them is b"" if some matches begin with no known literal.
+    """
     return [prefix.text for prefix in _sequence_prefixes(list(parse(pattern)))]
 
 
 def _sequence_prefixes(items: list[Any]) -> list[_Prefix]:
-    """Return the literal prefixes of a sequence, each once."""
+    """Return the literal prefixes of a sequence, each once; the empty one for an item without a prefix.
+
+    An item also counts as without a prefix if there would be more than _MAX_PREFIXES.
+    """
     prefixes = [_Prefix(b"", is_whole=True)]
     for code, value in items:
         if code == op.AT:
@@ -304,14 +325,18 @@ def _sequence_prefixes(items: list[Any]) -> list[_Prefix]:
 
 
 def _extend_prefix(prefix: _Prefix, options: list[_Prefix]) -> list[_Prefix]:
-    """Return the prefix followed by each of the options, or the prefix alone if it cannot be extended."""
+    """Return the prefix followed by each of the options; the prefix alone if it is not a whole match."""
     if not prefix.is_whole:
         return [prefix]
     return [_Prefix(prefix.text + option.text, option.is_whole) for option in options]
 
 
 def _item_prefixes(code: Any, value: Any) -> list[_Prefix]:
-    """Return the literal prefixes of one item; [] if it has none."""
+    """Return the literal prefixes of one item; [] if it has none.
+
+    It has none if it is a class of more than _MAX_CLASS_PREFIXES bytes, a repetition, or a group that ignores
+    case. `code` and `value` are its opcode and argument.
+    """
     if code == op.LITERAL:
         return [_Prefix(bytes([value]), is_whole=True)]
     if code == op.IN and 0 < len(choices := class_bytes(value)) <= _MAX_CLASS_PREFIXES:

@@ -64,7 +64,8 @@ class ScoreReason:
 def explain_stored_score(detail: Mapping[str, Any] | None, finding: Finding) -> list[ScoreReason]:
     """Return the reasons for the score of a stored finding.
 
-    `detail` is what was stored with the score; None for an imported finding that no scan has scored.
+    `detail` is what was stored with the score. If it is None, as for an imported finding that no scan has
+    scored, the only reason is that the score was imported.
     """
     if detail is None:
         sentence = "the score was imported, and no scan has computed another"
@@ -88,9 +89,10 @@ def explain_stored_score(detail: Mapping[str, Any] | None, finding: Finding) -> 
 
 
 def explain_score(evidence: Evidence, score: Score, verdict_reason: str | None) -> list[ScoreReason]:
-    """Return the reasons for each part of a score; the last one is the cap, if one has lowered the sum.
+    """Return one reason for each part of a score, and one more at the end if a cap has lowered the sum.
 
-    `verdict_reason` is the reason that the validation gave for its verdict.
+    `verdict_reason` is the reason that the validation gave for its verdict; with None a general sentence is
+    used.
     """
     sentences = {
         "liveness": _explain_liveness(evidence, verdict_reason),
@@ -112,7 +114,10 @@ def explain_score(evidence: Evidence, score: Score, verdict_reason: str | None) 
 
 
 def _explain_liveness(evidence: Evidence, verdict_reason: str | None) -> str:
-    """Return the verdict with its reason, and its confidence if that is not high."""
+    """Return the verdict with its reason (or a general sentence), and its confidence if that is not high.
+
+    The confidence is only added to `valid` and `invalid`.
+    """
     has_verdict = evidence.validation in {Validation.VALID, Validation.INVALID}
     sentence = f"{evidence.validation}: {verdict_reason or _LIVENESS[evidence.validation]}"
     if has_verdict and evidence.validation_confidence is not Confidence.HIGH:
@@ -121,7 +126,7 @@ def _explain_liveness(evidence: Evidence, verdict_reason: str | None) -> str:
 
 
 def _explain_detection(evidence: Evidence) -> Iterator[str]:
-    """Yield the evidence of the detection, and what weakens it."""
+    """Yield the evidence of the detection, then what weakens it: a test or document path, a placeholder."""
     yield _STRENGTH[evidence.strength]
     if evidence.path and is_test_path(evidence.path):
         yield "but its path is one of tests or documents"
@@ -130,7 +135,11 @@ def _explain_detection(evidence: Evidence) -> Iterator[str]:
 
 
 def _explain_capability(evidence: Evidence) -> str:
-    """Return which services the credential opens, or the impact of its type if that is not known."""
+    """Return which services the credential opens, one with full access first; else why there are none.
+
+    Either it opens none of the services that were checked, or it is not known and the impact of its type
+    counts.
+    """
     if full_access := [label for label in evidence.services if grants_full_access(label)]:
         return f"it opens {full_access[0]}"
     if evidence.services:

@@ -111,14 +111,17 @@ def is_vendored_path(path: str) -> bool:
 
 
 def _liveness(evidence: Evidence) -> int:
-    """Return the points of the validation's verdict."""
+    """Return the points of the validation's verdict and its confidence; fixed points without a verdict."""
     if evidence.validation in _LIVENESS_WITHOUT_VERDICT:
         return _LIVENESS_WITHOUT_VERDICT[evidence.validation]
     return _LIVENESS[evidence.validation][evidence.validation_confidence]
 
 
 def _detection(evidence: Evidence) -> int:
-    """Return the points of the detection: those of its strength, less for a test path or a placeholder."""
+    """Return the points of the detection's strength, less for a placeholder, at least 0.
+
+    A path of tests, documentation or vendored code takes points away too.
+    """
     points = _DETECTION[evidence.strength]
     points -= 6 if evidence.path and (is_test_path(evidence.path) or is_vendored_path(evidence.path)) else 0
     points -= 10 if evidence.placeholder else 0
@@ -126,7 +129,11 @@ def _detection(evidence: Evidence) -> int:
 
 
 def _capability(evidence: Evidence) -> int:
-    """Return the points of the services that the credential opens, or of the impact of its type."""
+    """Return the points for what the credential opens, from 2 to 20.
+
+    20 for a service with full access; 2 if it works but opens none of the services that were checked;
+    otherwise the points of the impact of its type and two for each further service, at most eight.
+    """
     if any(map(grants_full_access, evidence.services)):
         return 20
     if evidence.validation is Validation.VALID and evidence.services_asked and not evidence.services:
@@ -142,7 +149,7 @@ class ScoreCap(NamedTuple):
 
 
 def score_caps(evidence: Evidence) -> list[ScoreCap]:
-    """Return the caps that apply to this evidence."""
+    """Return the caps that apply to this evidence; [] if none does."""
     caps = []
     if evidence.validation is Validation.INVALID and evidence.validation_confidence is Confidence.HIGH:
         caps.append(ScoreCap(15, "its issuer refuses it"))

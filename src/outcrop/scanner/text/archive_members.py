@@ -56,10 +56,10 @@ class UnpackBudget:
         return min(MAX_MEMBER_BYTES, max(0, self.bytes_left))
 
     def count(self, name: str, content: bytes) -> bytes:
-        """Subtract a member from the budget and return its content unchanged.
+        """Subtract a member and its bytes from the budget, and return its content unchanged.
 
-        Add a gap with the `name` of the member if the content has more than `max_bytes()`: callers read one
-        byte more than that, so it was cut off.
+        Add a gap with the `name` of the member if the content is longer than `max_bytes()`: callers read at
+        most one byte more than that, so such content was cut off.
         """
         self.members_left -= 1
         if len(content) > self.max_bytes():
@@ -71,6 +71,6 @@ class UnpackBudget:
 def blank(data: bytes) -> bytes:
     """Return the data with every byte except line breaks replaced by a space.
 
-    Text that is put after it keeps its line and column.
+    Other text that is appended to the result keeps the line and column that it had after the data.
     """
     return data.translate(_BLANK)

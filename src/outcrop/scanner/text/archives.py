@@ -33,8 +33,10 @@ def unpack_texts(
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the plain texts in a file, each with its name inside the file (`outer!inner`).
 
-    A file that is no archive, is nested too deeply or cannot be read is yielded itself, with `name`. `depth`
-    counts the archives around the file. What was skipped is added to the gaps of the budget.
+    A file that is no archive is yielded with `name`; UTF-16 and UTF-32 become UTF-8. An archive that is
+    nested too deeply or cannot be read is yielded packed, after the members that could be read. The members
+    are subtracted from the budget, and reading stops at its limits. What was skipped is added to its gaps.
+    `depth` counts the archives around the file.
     """
     if isinstance(data, RawBytes):
         yield name, data
@@ -67,10 +69,11 @@ def _join_names(outer: str, inner: str) -> str:
 
 
 def _read_tar(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the files of a tar, and the data after its end, which may be another archive.
+    """Yield the files of a tar, then the data after its end, which may be another archive, with the name "".
 
     Everything is subtracted from the budget. If the tar is damaged at its end, add a gap and yield the rest
-    as raw bytes. Raise one of READ_ERRORS if it cannot be read further.
+    as raw bytes, after spaces in place of what was read. Raise one of READ_ERRORS if a header before that
+    cannot be read.
     """
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
         last_offset = -1
@@ -96,13 +99,16 @@ def _read_tar(data: bytes, budget: UnpackBudget) -> Members:
 def _read_deb(data: bytes, budget: UnpackBudget) -> Members:
     """Yield the members of a Debian package: two archives and the version of the format.
 
-    Raise ValueError if it is damaged.
+    They are subtracted from the budget. Raise ValueError if the package is damaged.
     """
     return _count_members(ar_members(data), budget)
 
 
 def _read_cpio(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the files of a cpio archive, and the data after its end. Raise ValueError if it is damaged."""
+    """Yield the files of a cpio archive, then the data after its end, if any, with the name "".
+
+    Everything is subtracted from the budget. Raise ValueError if the archive is damaged.
+    """
     return _count_members(cpio_members(data), budget)
 
 
@@ -112,9 +118,10 @@ def _count_members(members: Members, budget: UnpackBudget) -> Members:
 
 
 def _read_rpm(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the headers of an RPM package, which contain its scripts, and its compressed files.
+    """Yield the headers of an RPM package, which contain its scripts, then its compressed files.
 
-    Both have the name "". Raise ValueError if a header is damaged.
+    Both have the name "". The headers are raw bytes, and only the files are subtracted from the budget. Raise
+    ValueError if a header is damaged.
     """
     payload = find_rpm_payload(data)
     yield "", RawBytes(data[:payload])
@@ -124,7 +131,8 @@ def _read_rpm(data: bytes, budget: UnpackBudget) -> Members:
 def _decode_wide(data: bytes) -> bytes:
     """Return a text in UTF-16 or UTF-32 as UTF-8.
 
-    Return a Windows file with strings in UTF-16 with these strings as ASCII, and other data unchanged.
+    In a Windows file with strings in UTF-16 only these strings are converted, to ASCII. Other data is
+    returned unchanged.
     """
     if charset := detect_wide_charset(data):
         return data.decode(charset, "replace").encode("utf-8", "replace")

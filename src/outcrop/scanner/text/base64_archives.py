@@ -40,7 +40,7 @@ def unpack_base64_archives(data: bytes, ends: list[int]) -> Iterator[ArchivedTex
     """Yield the texts of the archives that are embedded in `data` as base64.
 
     `ends` has the offsets at which matches of BASE64_ARCHIVE_PATTERNS end, in order. Damaged archives cause
-    no error.
+    no error: base64 that cannot be unpacked is yielded decoded, and invalid base64 as b"".
     """
     last_stop = 0
     for end in ends:
@@ -57,9 +57,10 @@ def unpack_base64_archives(data: bytes, ends: list[int]) -> Iterator[ArchivedTex
 
 
 def _decode(run: bytes) -> bytes:
-    """Decode base64 in the standard or the URL alphabet; return b"" if it is invalid.
+    """Return decoded base64 in the standard or the URL alphabet; b"" if it is invalid.
 
-    Spaces and line breaks are ignored. The padding `=` may be absent.
+    Spaces and line breaks are ignored. The padding `=` may be absent. A single character after the last group
+    of four is dropped.
     """
     text = run.translate(_STANDARD_ALPHABET, _SPACE)
     try:
@@ -71,9 +72,9 @@ def _decode(run: bytes) -> bytes:
 
 
 def _unpack(content: bytes) -> Iterator[bytes]:
-    """Yield the texts of an archive, or `content` itself if it is none.
+    """Yield the texts of an archive, or `content` itself if it is no archive or cannot be read.
 
-    At most _MAX_EXPANSION times the size of the archive is unpacked.
+    At most _MAX_EXPANSION times the size of the archive is unpacked; the rest is dropped without a gap.
     """
     from outcrop.scanner.text.archive_members import UnpackBudget  # noqa: PLC0415 - rarely needed
     from outcrop.scanner.text.archives import unpack_texts  # noqa: PLC0415 - rarely needed

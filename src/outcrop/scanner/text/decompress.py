@@ -32,7 +32,7 @@ class Inflater:
         self._zlib = zlib.decompressobj(wbits)
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Return the next data decompressed, at most `max_length` bytes.
+        """Return the next data decompressed, at most `max_length` bytes; input that is left over is lost.
 
         If the data is damaged, raise _DamagedError with all that was decompressed of it before the damage.
         """
@@ -56,7 +56,7 @@ class Inflater:
 def _decompress_bytewise(inflater: "zlib._Decompress", data: bytes) -> bytes:
     """Return the data decompressed up to the byte at which zlib fails.
 
-    If only the checksum at the end is wrong, that is everything.
+    If only the checksum at the end is wrong, that is everything. `inflater` has read what was before `data`.
     """
     out = bytearray()
     try:
@@ -76,8 +76,8 @@ def read_stream(
     """Decompress the stream that begins at offset `at` of `data`, and append the result to `out`.
 
     `stream` is a new decompressor for the format. `out` is cut to `max_bytes`, with what it had before.
-    Return the offset after the stream, and the text of a gap, or None if all was read. Damaged data is no
-    error but a gap.
+    Return the offset at which reading ended, after the stream if it is complete; and the text of a gap, or
+    None if all was read. Damaged data is no error but a gap.
     """
     step = _FIRST_STEP_BYTES
     try:
@@ -98,33 +98,37 @@ def read_stream(
 
 
 def read_gzip(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the decompressed content of all gzip streams together, and the bytes after them.
+    """Yield the decompressed content of all gzip streams together, then the bytes after them, if any.
 
-    Both have the name "". Raise ValueError if nothing can be decompressed.
+    Both have the name "". The content is subtracted from the budget. Raise ValueError if nothing can be
+    decompressed.
     """
     return _read_streams(data, budget, Inflater)
 
 
 def read_bz2(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the decompressed content of all bzip2 streams together, and the bytes after them.
+    """Yield the decompressed content of all bzip2 streams together, then the bytes after them, if any.
 
-    Both have the name "". Raise ValueError if nothing can be decompressed.
+    Both have the name "". The content is subtracted from the budget. Raise ValueError if nothing can be
+    decompressed.
     """
     return _read_streams(data, budget, bz2.BZ2Decompressor)
 
 
 def read_xz(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the decompressed content of all xz streams together, and the bytes after them.
+    """Yield the decompressed content of all xz streams together, then the bytes after them, if any.
 
-    Both have the name "". Raise ValueError if nothing can be decompressed.
+    Both have the name "". The content is subtracted from the budget. Raise ValueError if nothing can be
+    decompressed.
     """
     return _read_streams(data, budget, lambda: lzma.LZMADecompressor(memlimit=_LZMA_MEMORY))
 
 
 def read_lzma(data: bytes, budget: UnpackBudget) -> Members:
-    """Yield the decompressed content of lzma without the container of xz, and the bytes after it.
+    """Yield the decompressed content of lzma without the container of xz, then the bytes after it, if any.
 
-    Both have the name "". Raise ValueError if nothing can be decompressed.
+    Both have the name "". The content is subtracted from the budget. Raise ValueError if nothing can be
+    decompressed.
     """
     return _read_streams(
         data, budget, lambda: lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_LZMA_MEMORY)
@@ -134,10 +138,11 @@ def read_lzma(data: bytes, budget: UnpackBudget) -> Members:
 def _read_streams(
     data: bytes, budget: UnpackBudget, make_decompressor: Callable[[], Decompressor]
 ) -> Members:
-    """Yield the content of all streams together, then the bytes after them as they are.
+    """Yield the content of all streams together, then the bytes after them, if any, as raw bytes.
 
-    Both have the name "". `make_decompressor` returns a new decompressor for each stream. What was read
-    before damage or a limit is kept, and a gap is added to the budget. Raise ValueError if nothing was read.
+    Both have the name "". `make_decompressor` returns a new decompressor for each stream. The content is
+    subtracted from the budget. What was read before damage or a limit is kept, and a gap is added to the
+    budget. Raise ValueError if nothing was read before the gap.
     """
     out = bytearray()
     at, gap, rest = 0, None, b""

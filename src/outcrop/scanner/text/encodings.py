@@ -131,7 +131,10 @@ class DecodedPiece(NamedTuple):
         return (self.cut[0] and start == 0) or (self.cut[1] and end == len(self.text))
 
     def has_decoded(self, start: int, stop: int) -> bool:
-        """Whether a character between the offsets `start` and `stop` of `text` was an escape."""
+        """Whether a character between the offsets `start` and `stop` of `text` was an escape.
+
+        Only for a piece with decoded escapes.
+        """
         row = bisect_right(self.decoded_at, max(0, start))
         return row < len(self.decoded_at) and self.decoded_at[row] <= stop
 
@@ -201,8 +204,10 @@ def base64_forms(literals: Iterable[bytes]) -> dict[int, list[bytes]]:
 def decode_base64_runs(data: bytes, ends: dict[int, list[int]]) -> Iterator[DecodedPiece]:
     """Yield the decoded runs of base64 in which a form of `base64_forms` ends.
 
-    `ends` has the offsets at which forms end, by the phase of the form. A run may have several lines. It is
-    skipped if no text follows the form, and if it is invalid.
+    `ends` has the offsets at which forms end, by the phase of the form. A run may have several lines. A run
+    is skipped if it is invalid, if it is shorter than eight characters, or if the group of four in which the
+    form ends and the next groups decode to something that is not text. A run can be yielded twice, with its
+    groups of four aligned in different ways.
     """
     done: set[tuple[int, int]] = set()
     for phase, phase_ends in ends.items():
@@ -222,9 +227,10 @@ def decode_base64_runs(data: bytes, ends: dict[int, list[int]]) -> Iterator[Deco
 
 
 def _text_follows(data: bytes, at: int) -> bool:
-    """Whether the base64 from offset `at`, the start of a group of four, is of text and not of random bytes.
+    """Whether the next 16 characters of base64 from offset `at` decode to text and not to random bytes.
 
-    In random bytes a form occurs by chance. True also if the base64 ends too early to decide.
+    `at` is the start of a group of four. In random bytes a form occurs by chance. True also if the base64
+    ends too early to decide.
     """
     try:
         ahead = binascii.a2b_base64(
@@ -241,7 +247,8 @@ def _text_follows(data: bytes, at: int) -> bool:
 def _find_run(data: bytes, end: int) -> tuple[list[tuple[int, int]], bytes, int]:
     """Return the base64 around offset `end`: the spans of its lines, their joined text, and an offset.
 
-    The offset is that of `end` in the joined text.
+    The offset is that of `end` in the joined text. Lines are added on both sides until the run has about
+    _MAX_RUN_CHARS on each side.
     """
     left, right = _find_run_start(data, end), _find_run_end(data, end)
     lines = [(left, right)]
@@ -257,7 +264,7 @@ def _find_run(data: bytes, end: int) -> tuple[list[tuple[int, int]], bytes, int]
 
 
 def _find_run_start(data: bytes, end: int) -> int:
-    """Return the offset of the first of the base64 characters directly before `end`.
+    """Return the offset of the first of the base64 characters directly before `end`; `end` if there are none.
 
     At most _MAX_RUN_CHARS are read, in steps that grow, since most runs are short.
     """
@@ -271,7 +278,10 @@ def _find_run_start(data: bytes, end: int) -> int:
 
 
 def _find_run_end(data: bytes, start: int) -> int:
-    """Return the offset after the last of the base64 characters from `start` on, at most _MAX_RUN_CHARS."""
+    """Return the offset after the last of the base64 characters from `start` on, at most _MAX_RUN_CHARS.
+
+    Return `start` if no base64 character is there.
+    """
     at, step = start, _FIRST_STEP_CHARS
     while part := data[at : at + step]:
         at += len(part) - (kept := len(part.lstrip(_BASE64_CHARS)))
@@ -298,9 +308,10 @@ def _find_line_before(data: bytes, start: int) -> tuple[int, int] | None:
 
 
 def _find_line_after(data: bytes, stop: int) -> tuple[int, int] | None:
-    """Return the span of the base64 in the line after `stop`; None if that line has anything else.
+    """Return the span of the base64 in the line after the one with `stop`.
 
-    None also if other text than spaces is between `stop` and the end of its line.
+    Return None if that line has anything else before it, or anything but padding (`=`) directly after it, or
+    if other text than spaces is between `stop` and the end of its line.
     """
     near = data[stop : stop + 64]
     kept = near.lstrip(b" \t\r\n")
@@ -313,7 +324,7 @@ def _find_line_after(data: bytes, stop: int) -> tuple[int, int] | None:
 
 
 def _decode_base64(text: bytes) -> bytes:
-    """Decode base64 in the standard or the URL alphabet; return b"" if it is invalid.
+    """Return decoded base64 in the standard or the URL alphabet; b"" if it is invalid.
 
     The padding `=` may be absent. A single character after the last group of four is dropped.
     """
@@ -327,9 +338,10 @@ def _decode_base64(text: bytes) -> bytes:
 
 
 def decode_base64_value(text: bytes) -> bytes | None:
-    """Decode a value that is base64 from start to end; None if it is not, or if it contains no text.
+    """Return the decoded bytes of a value that is base64 from start to end; None if it is not.
 
-    The standard alphabet is required; the padding `=` may be absent.
+    None also if the bytes are no text: not UTF-8, or with control characters but without a line break. The
+    standard alphabet is required; the padding `=` may be absent.
     """
     try:
         decoded = base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
@@ -360,7 +372,7 @@ def keep_after_credential_words(data: bytes, ends: list[int]) -> list[int]:
 def is_quoted_printable_equals(data: bytes, start: int) -> bool:
     """Whether the `3D` at `start` is the rest of an equals sign in quoted-printable, `=3D`.
 
-    It is one if the text has another `=3D`, or other marks of quoted-printable.
+    That is so if `=` is before it and the text has another `=3D` or other marks of quoted-printable.
     """
     if not data.startswith(b"=3D", start - 1):
         return False
@@ -374,7 +386,8 @@ def is_quoted_printable_equals(data: bytes, start: int) -> bool:
 def find_escaped_ranges(data: bytes, ends: list[int]) -> Iterator[tuple[int, int]]:
     """Yield start and stop of the ranges to decode around escapes; ranges that overlap are joined.
 
-    `ends` has the end of the first escape of each row of escapes, in order.
+    `ends` has the end of the first escape of each row of escapes, in order. A range goes from
+    _BYTES_BEFORE_ESCAPE before that end to _BYTES_AFTER_ESCAPE after the row.
     """
     start = stop = 0
     for first_end in ends:
@@ -425,7 +438,7 @@ def decode_escapes(data: bytes, start: int, stop: int) -> DecodedPiece | None:
 def _find_escapes(data: bytes, start: int, stop: int) -> list[re.Match[bytes]]:
     """Return the matches of all runs of escapes between `start` and `stop`, in order.
 
-    Mostly they are of one kind, and need no sorting.
+    Mostly the escapes are of one kind, and need no sorting.
     """
     found = [matches for run in _ESCAPE_RUNS if (matches := list(run.finditer(data, start, stop)))]
     return found[0] if len(found) == 1 else sorted(chain.from_iterable(found), key=re.Match.start)

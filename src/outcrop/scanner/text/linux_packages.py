@@ -35,7 +35,7 @@ def find_rpm_payload(data: bytes) -> int:
     """Return the offset of the compressed files in an RPM package, after its two headers.
 
     The first header, the signature, is padded to a multiple of eight bytes. Raise ValueError if a header is
-    damaged.
+    damaged or truncated.
     """
     try:
         signature_end = _find_rpm_header_end(data, _RPM_LEAD_BYTES)
@@ -59,9 +59,10 @@ def _find_rpm_header_end(data: bytes, at: int) -> int:
 
 
 def cpio_members(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the files in a cpio archive, then the data after it with the name "".
+    """Yield name and content of the files in a cpio archive; files without content are skipped.
 
-    Files without content are skipped. Raise ValueError if the archive is damaged.
+    If data other than zeros follows the archive, yield it last, with the name "". Raise ValueError if the
+    archive is damaged.
     """
     at = 0
     while data[at : at + 6] in _CPIO_MAGICS:

@@ -25,8 +25,9 @@ _ENCRYPTED_FLAG, _DEFLATE, _RAW_DEFLATE_WBITS = 1, 8, -15
 def read_zip(data: bytes, budget: UnpackBudget) -> Members:
     """Yield the data before a zip, its members, and its comments together with the data after it.
 
-    All but the members have the name "". If the directory cannot be read, the members are found by their
-    headers. Members that cannot be read are added to the gaps of the budget; no error is raised for them.
+    All but the members have the name "". Everything is subtracted from the budget. If the directory cannot be
+    read or has more than MAX_MEMBERS entries, the members are found by their headers. Members that cannot be
+    read are added to the gaps of the budget; no error is raised for them, and what can be read is yielded.
     """
     if data.count(_DIRECTORY_ENTRY) > MAX_MEMBERS:  # zipfile would keep a directory of millions in memory
         yield from _read_without_directory(data, budget)
@@ -69,7 +70,10 @@ def _open_archive(data: bytes) -> tuple[zipfile.ZipFile, int]:
 
 
 def _read_comments_and_rest(data: bytes, archive: zipfile.ZipFile) -> bytes:
-    """Return the comments of a zip and of its members, and the data after the zip, in lines; b"" if none."""
+    """Return the comments of a zip and of its members, and the data after the zip, in lines.
+
+    Return b"" if there are none.
+    """
     end = data.rfind(ZIP_END) + ZIP_END_SIZE + len(archive.comment)
     comments = (archive.comment, *(member.comment for member in archive.infolist()))
     return b"\n".join(filter(None, (*comments, data[end:])))
@@ -78,8 +82,9 @@ def _read_comments_and_rest(data: bytes, archive: zipfile.ZipFile) -> bytes:
 def _read_without_directory(data: bytes, budget: UnpackBudget) -> Members:
     """Yield the zip members that are found by their headers, and the data before, between and after them.
 
-    The data outside of members has the name "". Members are replaced by spaces in it, so that lines keep
-    their numbers.
+    Members are subtracted from the budget. The data outside of members has the name "": first the data before
+    the first member, then all the rest in one text, in which the data before it and the members are spaces,
+    so that lines keep their numbers.
     """
     at = data.find(_MEMBER_MAGIC)
     read_to = max(0, at)
@@ -101,8 +106,8 @@ def _read_without_directory(data: bytes, budget: UnpackBudget) -> Members:
 def _read_member_at(data: bytes, at: int, budget: UnpackBudget) -> tuple[str, bytes, int]:
     """Return name and content of the zip member with its header at offset `at`, and the offset after it.
 
-    The content is as much as can be read within the budget: b"" if the data ends inside the header, the
-    stored bytes if they cannot be decompressed.
+    The content is as much as can be read within the budget, which is not changed: the stored bytes if they
+    cannot be decompressed. If the data ends inside the header, return ("", b"", at).
     """
     if len(data) < at + _MEMBER_HEADER.size:
         return "", b"", at
