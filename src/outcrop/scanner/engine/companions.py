@@ -24,7 +24,7 @@ MAX_ROW = 4_000
 
 
 def drop_incomplete(hits: list[Hit], data: bytes) -> list[Hit]:
-    """Return the hits without those that have no companion nearby although their rule requires one."""
+    """Return the hits without those that lack, nearby in `data`, a companion that their rule requires."""
     incomplete = {
         id(hit) for hit, _, companion in _find_companions(hits, data, only_required=True) if companion is None
     }
@@ -32,9 +32,10 @@ def drop_incomplete(hits: list[Hit], data: bytes) -> list[Hit]:
 
 
 def attach_companions(hits: Iterable[Hit], data: bytes, min_confidence: Confidence) -> CompanionOffsets:
-    """Store the companions of each hit with at least `min_confidence` in the hit; return their offsets.
+    """Store the companions of each hit in the hit; return the start offsets of the companions by id(hit).
 
-    Hits below `min_confidence` still count as members of a row of pairs.
+    Hits below `min_confidence` get no companions, but count as members of a row of pairs. Hits without a
+    companion are not in the result.
     """
     offsets: CompanionOffsets = {}
     for hit, spec, companion in _find_companions(hits, data):
@@ -93,7 +94,7 @@ def _row_goes_on(hits: list[Hit], neighbours: list[Neighbours], number: int, ste
     """Whether the row of pairs around `hits[number]` has a companion beyond its last hit on one side.
 
     `step` is -1 for the side before the hit and 1 for the side after it. Neighbouring hits of a row share the
-    companion between them. Return None if the end of the row is too far away.
+    companion between them. Return None if the end of the row is more than half of MAX_ROW away.
     """
     side = 0 if step < 0 else 1
     last = number
@@ -114,8 +115,8 @@ def _row_goes_on(hits: list[Hit], neighbours: list[Neighbours], number: int, ste
 def _find_neighbours(spec: CompanionSpec, hits: list[Hit], data: bytes) -> list[Neighbours]:
     """Return, for each hit, the value spans of the nearest companions before and after it.
 
-    They are None if the whole match of the companion is not within `spec.within` bytes of the hit. `hits` are
-    in order. A text can be full of pairs, so each part of it is searched once for all hits.
+    A span is None if the whole match of that companion is not within `spec.within` bytes of the hit. `hits`
+    are in order. A text can be full of pairs, so each part of it is searched once for all hits.
     """
     matches = list(_search_near(spec, hits, data))
     starts, ends = [value[0] for value, _ in matches], [value[1] for value, _ in matches]
@@ -146,7 +147,10 @@ def _search_near(spec: CompanionSpec, hits: list[Hit], data: bytes) -> Iterator[
 
 
 def _windows(within: int, hits: list[Hit], size: int) -> Iterator[Span]:
-    """Yield the span up to `within` bytes around each hit, in a text of `size` bytes; overlaps are joined."""
+    """Yield the span up to `within` bytes around each hit, in a text of `size` bytes; overlaps are joined.
+
+    `hits` are in order.
+    """
     start = stop = 0
     for hit in hits:
         if hit.start - within > stop:

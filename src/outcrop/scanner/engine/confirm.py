@@ -59,7 +59,7 @@ _window_cache: dict[tuple[int, bytes, bool, bool], tuple[CredentialForm, int, li
 def confirm(
     rule: Rule, form: CredentialForm, data: bytes, ends: list[int], taken: OverlapTest | None = None
 ) -> Iterator[Hit]:
-    """Return the hits of `form` around the trigger matches that end at `ends`.
+    """Return an iterator over the hits of `form` around the trigger matches that end at the offsets `ends`.
 
     `taken` says whether a span overlaps a value that another rule has found. Such hits are left out.
     """
@@ -93,7 +93,7 @@ def confirm_generic(
     def is_led_to(end: int) -> bool:
         """Whether the form's regular expression has a match that ends at `end`.
 
-        The trigger, which ends there too, is less exact.
+        The trigger, which ends there too, is less exact. Only MAX_LEAD_IN bytes before `end` are read.
         """
         lead_in = data[max(0, end - MAX_LEAD_IN) : end]
         return ends_with_match(lead_in, form.pattern.regex, form.pattern.exact_up_to)
@@ -154,7 +154,8 @@ def _confirm_by_layout(rule: Rule, form: CredentialForm, data: bytes, ends: list
 def _find_value_start(layout: ValueLayout, data: bytes, least: int, right: int) -> int | None:
     """Return the only offset from `least` on at which a value that ends at `right` can begin.
 
-    None if there is no such offset, or more than one.
+    The value has a prefix and at least the width of `layout`. None if there is no such offset, or more than
+    one.
     """
     start = None
     least, most = max(0, least), right - layout.min_width
@@ -169,7 +170,10 @@ def _find_value_start(layout: ValueLayout, data: bytes, least: int, right: int) 
 
 @lru_cache(maxsize=64)
 def _continuing_bytes(joining: str) -> bytes:
-    """Return the bytes that cannot follow a value: letters, digits, _ and the characters of `joining`."""
+    """Return the bytes that cannot follow a value: letters, digits, _ and the characters of `joining`.
+
+    The result is cached.
+    """
     return WORD_BYTES + joining.encode()
 
 
@@ -179,7 +183,8 @@ def _confirm_by_regex(
     """Yield the hits of the form's regular expression in the windows around the trigger matches.
 
     `ends` are the end offsets of the trigger matches. `taken` says whether a span overlaps a value that
-    another rule has found. Such hits are left out.
+    another rule has found. Such hits are left out. The hits of small windows are kept in `_window_cache`, and
+    copied from there if a window has the same bytes.
     """
     size = len(data)
     # An allowlist may read the rest of the line, which can be outside of the window.
@@ -279,7 +284,10 @@ def _match_window(
 
 
 def _first_filled_group(groups: list[Span]) -> Span:
-    """Return the first group of a match that is not empty; if there is none, the whole match."""
+    """Return the span of the first group of a match that is not empty; if there is none, of the whole match.
+
+    `groups` are the spans of the whole match and of its groups.
+    """
     return next((span for span in groups[1:] if span[0] < span[1]), groups[0])
 
 
@@ -294,7 +302,7 @@ def _contains_in_order(literals: list[bytes], data: bytes, start: int, stop: int
 
 @lru_cache(maxsize=4096)
 def _encode(literals: tuple[str, ...]) -> list[bytes]:
-    """Return the literals of a rule as the bytes that they match."""
+    """Return the literals of a rule as the bytes that they match; the result is cached."""
     return [literal.encode("latin-1") for literal in literals]
 
 
@@ -303,6 +311,7 @@ def _check_value(
 ) -> Hit | None:
     """Return the hit at the span `value`; None if a check of the form or an allowlist of the rule drops it.
 
+    If the rule's values are base64, the decoded value is checked and reported; None if it cannot be decoded.
     A wrong checksum or a placeholder lowers the confidence. `groups` are the spans of the match's groups, the
     whole match first; without them, allowlists are not applied.
     """
@@ -329,7 +338,7 @@ def _check_value(
 
 
 def _apply_allowlists(hit: Hit, data: bytes, value: Span, match: Span) -> Hit | None:
-    """Return the hit with its `allowlist_numbers`; None if an allowlist of its rule allows the value.
+    """Set the hit's `allowlist_numbers` and return the hit; None if an allowlist of its rule allows it.
 
     `value` and `match` are the spans of the value and of the whole match.
     """
@@ -343,10 +352,11 @@ def _apply_allowlists(hit: Hit, data: bytes, value: Span, match: Span) -> Hit | 
 def _judge_value(
     rule: Rule, form: CredentialForm, data: bytes, value: Span, groups: Sequence[Span]
 ) -> Hit | None:
-    """Return the hit at the span `value`; None if `scanner.generic` rejects it with its name.
+    """Return the hit of a value of a generic form; None if `judge_match` finds that it is no credential.
 
-    `groups` are the spans of the match's groups; the group `name`, if the regular expression has one, is the
-    name.
+    `value` is the value's span. `groups` are the spans of the whole match and of its groups. The group `name`
+    of the regular expression, if there is one, is the value's name; without it the value is judged as a
+    password.
     """
     name_group = _name_group(form.pattern.regex)
     name = groups[name_group] if name_group else None
@@ -357,12 +367,15 @@ def _judge_value(
 
 @lru_cache(maxsize=64)
 def _name_group(regex: str) -> int:
-    """Return the number of the regular expression's group `name`; 0 if it has none."""
+    """Return the number of the regular expression's group `name`; 0 if it has none. The result is cached."""
     return int(compile_cached(regex).groupindex.get(b"name", 0))
 
 
 def _candidate_hit(rule: Rule, form: CredentialForm, data: bytes, candidate: Candidate) -> Hit:
-    """Return the hit of a value that `scanner.generic` has accepted."""
+    """Return the hit of a value that `scanner.generic` has accepted, marked as judged.
+
+    Its confidence is that of the candidate, its strength that of the form.
+    """
     start, end = candidate.start, candidate.end
     secret = Secret(decode_value(data[start:end]), mask_all=rule.password)
     hit = Hit(rule, secret, start, end, form.strength, candidate.confidence, candidate.placeholder)

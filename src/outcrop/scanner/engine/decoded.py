@@ -20,7 +20,7 @@ Lines = tuple[list[int], list[int]]  # start offsets, end offsets
 
 
 def scan_pieces(ruleset: RuleSet, pieces: list[DecodedPiece]) -> Iterator[EndsByTrigger]:
-    """Yield the trigger matches of each decoded piece.
+    """Yield the trigger matches of each decoded piece, in the order of `pieces`.
 
     One Hyperscan call searches all pieces, as a text can be full of base64.
     """
@@ -42,7 +42,7 @@ def scan_pieces(ruleset: RuleSet, pieces: list[DecodedPiece]) -> Iterator[EndsBy
 def hash_escaped_range(data: bytes, start: int, stop: int, depth: int, min_confidence: Confidence) -> bytes:
     """Return a hash of data[start:stop] and of everything else that decides which hits its escapes have.
 
-    That is whether text comes before and after it, `depth` and `min_confidence`.
+    That is whether there is text before and after the range, `depth` and `min_confidence`.
     """
     context = f"{start > 0:d}{stop < len(data):d} {depth} {min_confidence}"
     return blake2b(data[start:stop], digest_size=16, person=context.encode()).digest()
@@ -51,7 +51,7 @@ def hash_escaped_range(data: bytes, start: int, stop: int, depth: int, min_confi
 def scan_changed_text(ruleset: RuleSet, piece: DecodedPiece, ends: EndsByTrigger) -> EndsByTrigger:
     """Return the trigger matches in a piece with decoded escapes that a decoded character can have changed.
 
-    `ends` are the trigger matches of the text before decoding.
+    `ends` are the trigger matches of the text before decoding. Matches of archives are left out.
     """
     lines = piece.decoded_lines()
     changed: EndsByTrigger = {}
@@ -77,8 +77,8 @@ def _scan_changed_lines(
 ) -> EndsByTrigger:
     """Return the trigger matches within MAX_NEAR bytes of `lines`, the lines with decoded characters.
 
-    `ends` are the trigger matches before decoding. Those of triggers with a far reach are returned too, at
-    their offsets after decoding.
+    `ends` are the trigger matches before decoding. Those of triggers with a far reach are returned too if
+    they are in the piece, at their offsets after decoding.
     """
     near: EndsByTrigger = defaultdict(list)
     text = memoryview(piece.text)
@@ -96,7 +96,8 @@ def _scan_changed_lines(
 def _windows(starts: list[int], stops: list[int]) -> Iterator[tuple[int, int]]:
     """Yield the spans of lines with MAX_NEAR bytes around them; overlapping spans are joined.
 
-    `starts` and `stops` are the offsets of the lines.
+    `starts` and `stops` are the offsets of the lines, in order; there is at least one line. The last span can
+    end after the text.
     """
     first, last = max(0, starts[0] - MAX_NEAR), stops[0] + MAX_NEAR
     for start, stop in zip(starts, stops, strict=True):
@@ -110,8 +111,8 @@ def _windows(starts: list[int], stops: list[int]) -> Iterator[tuple[int, int]]:
 def _in_changed_lines(text: bytes, lines: Lines, ends: list[int], line_gap: int, judge: str) -> Iterator[int]:
     """Yield those of `ends` that are in one of `lines`, or at most `line_gap` bytes after one.
 
-    `judge` names the generic form's judge, "" for none. With a judge, skip a match after such a line if the
-    value's name is in its own line, which is unchanged.
+    `ends` and `lines` are in order. `judge` names the generic form's judge, "" for none. With a judge, skip a
+    match after such a line if the value's name is in the value's own line, which is unchanged.
     """
     starts, stops = lines
     row, last_row = -1, len(starts) - 1

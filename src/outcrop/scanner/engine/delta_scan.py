@@ -41,7 +41,10 @@ class FileVersion:
         self.matches: list[TriggerMatch] | None = None
 
     def drop_base(self) -> None:
-        """Drop the reference to the base: the last of a thousand versions would keep all in memory."""
+        """Drop the references to the base and to the ranges copied from it.
+
+        The last of a thousand versions would keep all of them in memory.
+        """
         self.base, self.copied = None, ()
 
     def content_matches(self) -> list[TriggerMatch]:
@@ -62,7 +65,8 @@ class _Range(NamedTuple):
 def scan_new_text(ruleset: RuleSet, versions: Sequence[FileVersion]) -> None:
     """Set `matches` of each version; search only text that is not copied from its base.
 
-    A base comes before its versions, or was searched earlier. If it was not, all of the version is searched.
+    A base comes before its versions in `versions`, or was searched earlier. If the base was not searched, all
+    of the version is.
     """
     new_text: list[bytes | memoryview] = []
     size = 0
@@ -91,10 +95,11 @@ def scan_new_text(ruleset: RuleSet, versions: Sequence[FileVersion]) -> None:
 
 
 def _plan_ranges(version: FileVersion, margin: int) -> list[_Range]:
-    """Divide a version into ranges whose matches are copied from its base, and ranges to search.
+    """Return the ranges of a version: those whose matches are copied from its base, and those to search.
 
     A match depends on the `margin` bytes before its end and on one byte after it. So a copied match must be
-    that far inside the copied text, and a search begins `margin` bytes before its range.
+    that far inside the copied text, and a search begins `margin` bytes before its range. Without a searched
+    base, or with a margin above MAX_TRIGGER_WIDTH, one range has all of the version.
     """
     base = version.base
     size = len(version.content) + 2

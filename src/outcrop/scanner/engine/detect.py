@@ -53,7 +53,8 @@ def find(
 ) -> list[Hit]:
     """Return the credentials in one text that have at least `min_confidence`, sorted by offset.
 
-    `position` is the line and column of the text's first byte. `ends` are its trigger matches, if known.
+    `position` is the line and column of the text's first byte. `ends` are the trigger matches in the text;
+    with None they are searched for.
     """
     if ends is None:
         ends = scan_triggers(ruleset, data)
@@ -71,8 +72,8 @@ def _find_hits(
 ) -> list[Hit]:
     """Return the hits in a text that is inside `depth` encodings (steps 2 to 5), sorted by offset.
 
-    `ends` are the trigger matches in the text. The result also has hits below `min_confidence`: they decide
-    about others.
+    `ends` are the trigger matches in the text. The result also has hits below `min_confidence`, as they
+    decide about others; but it is empty if all hits are of low confidence and `min_confidence` is higher.
     """
     plain = confirm_forms(ruleset, data, ends, include_low=min_confidence is _LOW)
     decoded = (
@@ -134,7 +135,8 @@ def find_in_decoded(
 ) -> list[Hit]:
     """Return the hits in the base64, escapes and archives of `data`, at the offsets of the encoded text.
 
-    `ends` are the trigger matches in `data`, which is itself inside `depth` encodings.
+    `ends` are the trigger matches in `data`, which is itself inside `depth` encodings. Ranges with escapes
+    but without hits are remembered in `ruleset` and skipped the next time.
     """
     hits: list[Hit] = []
     phases = {phase: ends[number] for phase, number in enumerate(ruleset.base64_triggers) if number in ends}
@@ -183,7 +185,8 @@ def _find_in_archives(
 ) -> Iterator[Hit]:
     """Yield the hits in the base64 archives whose first bytes end at `ends`.
 
-    Base64 archives in the files of these archives are not unpacked.
+    The span of a hit is that of all the base64. Base64 archives in the files of these archives are not
+    unpacked.
     """
     for text, start, stop, encoding in unpack_base64_archives(data, ends):
         text_ends = scan_triggers(ruleset, text)
@@ -195,7 +198,8 @@ def _find_in_archives(
 def locate(hits: list[Hit], data: bytes, position: Position) -> None:
     """Set the line, the column and `allowed` of each hit.
 
-    `hits` are sorted by offset; `position` is the line and column of the first byte.
+    `hits` are sorted by offset; `position` is the line and column of the first byte of `data`. A hit is
+    allowed if ALLOW_MARK is in its line, within MAX_ALLOW_MARK_DISTANCE bytes of its value.
     """
     line, column = position
     is_file_start = position == (1, 1) and data.startswith(BOM_UTF8)

@@ -24,8 +24,8 @@ def check_examples(rules: Sequence[Rule], ruleset: RuleSet) -> tuple[int, list[t
 def check_example(rule: Rule, template: str, ruleset: RuleSet, *, is_example: bool) -> str | None:
     """Return why one example or counterexample fails; None if it passes.
 
-    An example passes if the rule finds exactly the values that it marks, a counterexample if the rule finds
-    nothing.
+    An example passes if the rule finds exactly the values that the example marks with «», in order; a
+    counterexample if the rule finds nothing. Only hits of at least medium confidence count.
     """
     try:
         text, values = split_marked_values(expand_template(template, rule.id))

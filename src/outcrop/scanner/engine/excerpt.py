@@ -40,7 +40,8 @@ def excerpts_of_file(
     """Return the excerpt of each hit of a file, in the order of `path_hits`; None for a hit without one.
 
     Each hit comes with the path of its file; that of a member of an archive ends with `!` and the member's
-    name.
+    name. `content` is the file's content; it is unpacked if it is an archive, and scanned for other values to
+    mask.
     """
     excerpts: dict[int, Excerpt | None] = {}
     if not path_hits:
@@ -63,14 +64,17 @@ def excerpts_of_file(
 
 
 def _can_be_in(hit: Hit, text: bytes) -> bool:
-    """Whether the hit can be one of this text: two members of an archive can have the same name."""
+    """Whether the hit can be one of this text: its value is at its offsets, or the hit is encoded.
+
+    Two members of an archive can have the same name.
+    """
     return is_encoded(hit) or text[hit.start : hit.end] in possible_bytes(hit.secret)
 
 
 def make_excerpts(text: bytes, masked_hits: Sequence[Hit], hits: Sequence[Hit]) -> list[Excerpt | None]:
     """Return the excerpt of each of `hits`, in which the values of all `masked_hits` are masked.
 
-    It is None if a value could still be read in it, and for all hits after the first MAX_EXCERPTS.
+    An excerpt is None if a value could still be read in it, and for all hits after the first MAX_EXCERPTS.
     """
     shown_hits = hits[:MAX_EXCERPTS]
     regions = [
@@ -89,7 +93,8 @@ def make_excerpts(text: bytes, masked_hits: Sequence[Hit], hits: Sequence[Hit]) 
 def _shows_secret(excerpt: Excerpt, secrets: Iterable[Secret]) -> bool:
     """Whether one of the secrets can be read in the excerpt, plain or URL-encoded.
 
-    Masking can write one: a value of asterisks, or one whose first character ends a %xx that is masked now.
+    Values below MIN_SEARCHED_VALUE characters do not count. Masking can itself write a secret: a value of
+    asterisks, or one whose first character ends a %xx that is masked now.
     """
     text = "\n".join(excerpt.lines)
     url_decoded = unquote(text)
@@ -133,7 +138,9 @@ def _split_lines(text: bytes, offset: int, low: int, high: int) -> tuple[list[Sp
 def _mask_line(text: bytes, line: Span, spans: Sequence[MaskedSpan], centre: int | None) -> str:
     """Return the line at the span `line`, with the bytes of `spans` masked, cut to MAX_LINE_WIDTH.
 
-    A longer line is cut around the value at the offset `centre`; at its end if `centre` is None.
+    `spans` are in order. A longer line is cut around the masked value at the offset `centre`; at its end if
+    `centre` is None. A value that is completely in the line is shown in its own masked form, a part of one as
+    MASK.
     """
     line_start, line_end = line
     masked, centre_column, at = "", 0, line_start

@@ -45,7 +45,10 @@ class Hit:
         return self.strength is _GENERIC and self.confidence is _LOW
 
     def shifted(self, by: int) -> "Hit":
-        """Return a copy of the hit `by` bytes further on, without companions, encoding and position."""
+        """Return a copy of the hit `by` bytes further on.
+
+        The copy has no companions, encoding, line, column and allow mark.
+        """
         hit = Hit(
             self.rule,
             self.secret,
@@ -61,13 +64,16 @@ class Hit:
 
 
 def overlap_test(ranges: Iterable[tuple[int, int]]) -> OverlapTest:
-    """Return a function that says whether the range from `start` to `end` overlaps one of `ranges`."""
+    """Return a function that says whether the range from `start` to `end` overlaps one of `ranges`.
+
+    The end of a range is exclusive: ranges that only touch do not overlap.
+    """
     in_order = sorted(ranges)
     starts = [start for start, _ in in_order]
     furthest_ends = list(accumulate((end for _, end in in_order), max))
 
     def overlaps(start: int, end: int) -> bool:
-        """Whether the range overlaps one of `ranges`."""
+        """Whether the range from `start` to `end` overlaps one of `ranges`."""
         before = bisect_left(starts, end)
         return before > 0 and furthest_ends[before - 1] > start
 

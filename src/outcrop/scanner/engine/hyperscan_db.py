@@ -24,7 +24,7 @@ def compile_rules(rules: Sequence[Rule]) -> tuple[Sequence[Rule], hyperscan.Data
     """Return the rules and their Hyperscan database.
 
     A rule whose whole pattern is too large for a trigger is returned with a shorter trigger. Raise RuleError
-    if Hyperscan refuses that too.
+    if Hyperscan refuses that too, and HyperscanError if it accepts each rule but not all together.
     """
     try:
         return rules, _compile_database(rules)
@@ -38,7 +38,10 @@ def compile_rules(rules: Sequence[Rule]) -> tuple[Sequence[Rule], hyperscan.Data
 
 
 def _compile_database(rules: Sequence[Rule]) -> hyperscan.Database:
-    """Compile the triggers of the rules and of encoded text; raise HyperscanError if one is refused."""
+    """Return the database with the triggers of the rules and of encoded text.
+
+    Raise HyperscanError if Hyperscan refuses one.
+    """
     triggers = list(group_by_trigger(rules))
     count = len(triggers)
     escape, escaped_quote, archive = decoding_triggers(count)
@@ -54,7 +57,10 @@ def _compile_database(rules: Sequence[Rule]) -> hyperscan.Database:
 
 
 def _compile(expressions: list[tuple[str, int]]) -> hyperscan.Database:
-    """Compile patterns, each with the number that Hyperscan reports for its matches."""
+    """Return a database of patterns, each with the number that Hyperscan reports for its matches.
+
+    Raise HyperscanError if Hyperscan refuses them.
+    """
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     database.compile(
         expressions=[text.encode("latin-1") for text, _ in expressions],
@@ -83,7 +89,7 @@ def _shorten_refused_triggers(rules: Sequence[Rule]) -> list[Rule]:
 
 
 def _shorten_trigger(form: CredentialForm) -> CredentialForm:
-    """Return the form with a shorter trigger, which matches only a part of the pattern."""
+    """Return the form with a shorter trigger, which matches only the beginning of the pattern."""
     found = make_trigger(form.pattern.regex, allow_whole=False)
     shorter = form.trigger._replace(
         pattern=found.pattern, min_width=found.min_width, max_width=found.max_width, ends_match=False
@@ -111,8 +117,8 @@ def _raise_for_refused_rule(rules: Sequence[Rule]) -> None:
 def _literals(rules: Sequence[Rule]) -> list[bytes]:
     """Return the literals that the rules' values begin with, without those that contain a shorter one.
 
-    Literals below MIN_BASE64_LITERAL bytes are left out. So are forms with a judge: they begin with a name,
-    and `base64_forms` adds the common names itself.
+    Literals below MIN_BASE64_LITERAL bytes are left out, and so are the literals of forms with a judge: such
+    a form begins with a name, and `base64_forms` adds the common names itself.
     """
     found = {
         literal
@@ -132,8 +138,8 @@ def _literals(rules: Sequence[Rule]) -> list[bytes]:
 def _base64_literals(rules: Sequence[Rule]) -> set[bytes]:
     """Return the literals of critical rules in base64, in all their alignments.
 
-    Encoded in base64 once more, they find values that are encoded twice. With those of all rules it would
-    take a tenth longer to compile the Hyperscan database.
+    Encoded in base64 once more, they find values that are encoded twice. With the literals of all rules it
+    would take a tenth longer to compile the Hyperscan database.
     """
     literals = _literals([rule for rule in rules if rule.impact is Impact.CRITICAL])
     return {literal for forms in base64_forms(literals).values() for literal in forms}

@@ -71,8 +71,10 @@ def read_rules(
 ) -> tuple[list[Rule], list[str]]:
     """Read rules without compiling them; return them and notes on gitleaks settings that have no effect.
 
-    Raise RuleError if a file is wrong. The files `own` are read first, as reading the built-in rules takes
-    seconds.
+    `own` are rule files or folders, `gitleaks` is the path of a configuration. A gitleaks rule with an id
+    that another rule has gets the prefix `gitleaks-`. The built-in rules are taken from the folder `cache` if
+    they were compiled before. The files `own` are read first, as reading the built-in rules takes seconds.
+    Raise RuleError if a file is wrong or two rules have the same id.
     """
     from outcrop.scanner.rules.gitleaks_config import load_gitleaks_config  # noqa: PLC0415
     from outcrop.scanner.rules.toml import check_unique_ids, load_rule_files  # noqa: PLC0415
@@ -90,7 +92,7 @@ def read_rules(
 
 
 def compile_ruleset(rules: Sequence[Rule], version: str = "", notes: Sequence[str] = ()) -> RuleSet:
-    """Compile rules for a scan; raise RuleError if Hyperscan refuses the pattern of a rule.
+    """Return rules compiled for a scan; raise RuleError if Hyperscan refuses the pattern of a rule.
 
     `version` and `notes` are stored in the rule set; `notes` are about settings that have no effect.
     """
@@ -103,7 +105,7 @@ def compile_ruleset(rules: Sequence[Rule], version: str = "", notes: Sequence[st
 def load_cached(cache: Path, version: str) -> RuleSet | None:
     """Return the compiled rules of this version from the folder `cache`; None if they are missing or damaged.
 
-    The files' times are set to now, so that they count as used.
+    The times of the cached files are set to now, so that they count as used.
     """
     for suffix in _CACHE_SUFFIXES:  # a file that is in use is not removed
         with contextlib.suppress(OSError):
@@ -117,7 +119,7 @@ def load_cached(cache: Path, version: str) -> RuleSet | None:
 
 
 def save_ruleset(cache: Path, ruleset: RuleSet) -> None:
-    """Write compiled rules to the folder `cache`; do nothing if it cannot be written."""
+    """Write compiled rules to the folder `cache`, and remove unused files from it; ignore disk errors."""
     contents = hyperscan.dumpb(ruleset.database), serialize_rules(ruleset.rules, ruleset.notes)
     for suffix, content in zip(_CACHE_SUFFIXES, contents, strict=True):
         _write(cache / f"rules-{ruleset.version}{suffix}", content)
@@ -126,8 +128,8 @@ def save_ruleset(cache: Path, ruleset: RuleSet) -> None:
 def _compute_version(paths: Sequence[Path], cache: Path | None) -> str:
     """Return the version of the rule files below `paths`: a hash of their contents.
 
-    The folder `cache` stores it under a hash of the files' sizes and times: files that have not changed are
-    not read again.
+    The version is stored in the folder `cache` under a hash of the files' sizes and times, so that files that
+    have not changed are not read again. Without `cache`, nothing is stored.
     """
     files = [file for path in paths for file in list_rule_files(path)]
     stored = cache / f"rules-{_hash_stats(files)}.version" if cache else None
@@ -144,7 +146,7 @@ def _compute_version(paths: Sequence[Path], cache: Path | None) -> str:
 
 
 def _hash_contents(files: list[str]) -> str:
-    """Return a hash of the files' contents and of the program's version."""
+    """Return a hash of the files' contents and the program's version; an unreadable file counts as empty."""
     digest = hashlib.sha256(_VERSION_PREFIX)
     for file in files:
         try:
@@ -156,7 +158,10 @@ def _hash_contents(files: list[str]) -> str:
 
 
 def _hash_stats(files: list[str]) -> str:
-    """Return a hash that changes if a file does: it includes the change time, which no user can set."""
+    """Return a hash of the files' paths, sizes, inodes and change times, and of the program's version.
+
+    It changes if a file does, as no user can set the change time.
+    """
     digest = hashlib.sha256(_VERSION_PREFIX)
     for file in files:
         try:
@@ -169,7 +174,10 @@ def _hash_stats(files: list[str]) -> str:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Replace a file of the cache atomically, and remove unused files; ignore errors."""
+    """Replace a file of the cache atomically, and remove unused files beside it; ignore disk errors.
+
+    The folder is created if it is missing.
+    """
     unfinished = file.with_name(f"{file.name}.{uuid4().hex}")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -24,7 +24,10 @@ MaskedSpan = tuple[int, int, Secret | None]  # (start, end, the secret if the sp
 
 
 def mask_text(ruleset: RuleSet, text: str) -> str:
-    """Return the text with every value masked that a scan would report, also where it is URL-encoded."""
+    """Return the text with every value masked that a scan would report, also where it is URL-encoded.
+
+    Values of low confidence are not masked. Lone surrogates are replaced by U+FFFD.
+    """
     data = text.encode("utf-8", "surrogatepass")
     masked, at = b"", 0
     for start, end, secret in find_masked_spans(data, find(ruleset, data), [(0, len(data))]):
@@ -41,7 +44,7 @@ def mask_text(ruleset: RuleSet, text: str) -> str:
 def find_masked_spans(text: bytes, hits: Sequence[Hit], regions: Sequence[Span]) -> list[MaskedSpan]:
     """Return the spans of all hits, and of their values elsewhere in `regions`, sorted; overlaps are joined.
 
-    A value is searched for plain and URL-encoded, those of companions too.
+    A value is searched for plain and URL-encoded. The values of companions are searched for too.
     """
     return _join_overlapping([*_hit_spans(text, hits), *_value_spans(text, unique_secrets(hits), regions)])
 
@@ -67,9 +70,10 @@ def possible_bytes(secret: Secret) -> set[bytes]:
 
 
 def _hit_spans(text: bytes, hits: Iterable[Hit]) -> Iterator[MaskedSpan]:
-    """Yield the span of each hit; if the value is encoded, that of the whole encoded word.
+    """Yield the span of each hit; if the value is encoded, that of the whole encoded word, without a secret.
 
-    The first and last characters of the word can have bits of the value.
+    The first and last characters of the word can have bits of the value. A span also has no secret if the
+    text there is not the value.
     """
     for hit in hits:
         start, end = hit.start, hit.end
@@ -136,7 +140,10 @@ def _find_plain(text: bytes, value: bytes) -> Iterator[Span]:
 
 
 def _find_url_encoded(text: bytes, value: bytes) -> Iterator[Span]:
-    """Yield every span of `value` with any of its bytes percent-encoded, also overlapping ones."""
+    """Yield every span of `value` with any or none of its bytes percent-encoded, also overlapping ones.
+
+    A space can be `+` too.
+    """
     pattern = b"".join(
         rb"(?:%s|%%(?i:%02x)%s)" % (re.escape(bytes([byte])), byte, rb"|\+" if byte == 0x20 else b"")
         for byte in value

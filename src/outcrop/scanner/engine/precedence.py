@@ -86,9 +86,10 @@ def _keep_best_of(hits: list[Hit]) -> list[Hit]:
 
 
 def keep_best_by_scope(hits: list[Hit]) -> list[Hit]:
-    """Return the hits that `keep_best` keeps among the rules that do not depend on a path.
+    """Return the hits that `keep_best` keeps, with rules that depend on a path kept apart.
 
-    For rules that depend on a path, it is applied to the hits of each rule alone.
+    The hits of all rules that do not depend on a path compete with each other; the hits of a rule that
+    depends on a path only among themselves.
     """
     everywhere: list[Hit] = []
     by_rule: dict[str, list[Hit]] = {}
@@ -104,10 +105,10 @@ def keep_best_by_scope(hits: list[Hit]) -> list[Hit]:
 
 
 def drop_reported_companions(hits: list[Hit], offsets: CompanionOffsets) -> list[Hit]:
-    """Return the hits without those that are a companion (such as a key id) of another reported hit.
+    """Return the hits without those that are attached to another hit as its companion, such as a key id.
 
-    `offsets` says where the companions of each reported secret begin. A secret of low confidence does not
-    count.
+    `offsets` says where the companions of each secret begin. Companions of a secret with low confidence are
+    kept.
     """
     if not offsets:
         return hits
@@ -123,7 +124,7 @@ def drop_reported_companions(hits: list[Hit], offsets: CompanionOffsets) -> list
 def merge_decoded(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
     """Return the plain and decoded hits that are kept by the rules in the module docstring.
 
-    Companions that were found in the decoded text only are attached to the plain hit of their secret.
+    A plain hit also gets the companions that were found for its decoded counterpart only.
     """
     if not decoded:
         return plain
@@ -144,7 +145,7 @@ def merge_decoded(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
 def _drop_same_start(plain: list[Hit], decoded: list[Hit]) -> tuple[list[Hit], list[Hit]]:
     """Drop one of a plain and a decoded hit of the same rule at the same offset (step 1); return both lists.
 
-    The plain hit first gets the companions of the decoded one.
+    First the plain hit gets the companions of the decoded one that it lacks.
     """
     plain_hits = {(hit.rule.id, hit.start): hit for hit in plain}
     dropped: set[int] = set()

@@ -79,7 +79,7 @@ class _FormsByTrigger(dict[int, list[tuple[Rule, CredentialForm]]]):
         self._rules = rules
 
     def __missing__(self, number: int) -> list[tuple[Rule, CredentialForm]]:
-        """Read the rules of a trigger, store its forms and return them."""
+        """Read the rules of a trigger, store its forms and return them, each with its rule."""
         rules = [(self._rules[rule], form) for rule, form in self._rules.triggers[number]]
         self[number] = [(rule, rule.forms[form]) for rule, form in rules]
         return self[number]
@@ -116,7 +116,7 @@ class _ThreadData(local):
 def _form_reach(rule: Rule, form: CredentialForm) -> TriggerReach:
     """Return the reach of one form of a rule.
 
-    Required companions count, as they decide whether there is a hit.
+    Required companions extend it, as they decide whether there is a hit.
     """
     companion_distance = max((spec.within for spec in rule.companions if spec.required), default=0)
     before, after = form.reach
@@ -128,7 +128,10 @@ def _form_reach(rule: Rule, form: CredentialForm) -> TriggerReach:
 
 
 def _join_reaches(reaches: list[TriggerReach]) -> TriggerReach:
-    """Return a reach that covers all of `reaches`."""
+    """Return a reach that covers all of `reaches`.
+
+    It has a `line_gap` only if all of them have one, and a `judge` only if there is a single one.
+    """
     if len(reaches) == 1:
         return reaches[0]
     line_gaps = [reach.line_gap for reach in reaches if reach.line_gap is not None]

@@ -62,7 +62,7 @@ _PLAIN_FIELDS = tuple(name for name in Hit.__dataclass_fields__ if name not in _
 
 
 def serialize_result(result: ScanResult) -> SerializedResult:
-    """Return the result as bytes. They contain the secrets in clear text."""
+    """Return the result as bytes, which contain the secrets in clear text."""
     hits = [
         (
             inner,
@@ -77,7 +77,10 @@ def serialize_result(result: ScanResult) -> SerializedResult:
 
 
 def deserialize_result(serialized: SerializedResult, rules: LazyRules) -> ScanResult:
-    """Return the result that `serialize_result` has written in a process with the same rules."""
+    """Return the result that `serialize_result` has written in a process with the same rules.
+
+    `rules` are these rules: the hits refer to them.
+    """
     hits, gaps = marshal.loads(serialized)  # noqa: S302 - one of our own processes wrote it
     return ScanResult(
         [(inner, _make_hit(rules[rules.ids[rule_id]], *values)) for inner, rule_id, *values in hits], gaps
@@ -105,7 +108,7 @@ def _make_hit(rule: Rule, value: str, companions: dict[str, str], *plain_values:
 def scan_content(ruleset: RuleSet, data: bytes, min_confidence: Confidence) -> ScanResult:
     """Return the hits in a file, with at least `min_confidence`, and the gaps.
 
-    `data` is the file's content. It is unpacked if it is an archive or in UTF-16.
+    `data` is the file's content. It is unpacked if it is an archive or in UTF-16 or UTF-32.
     """
     if not needs_unpacking(data):
         return ScanResult([("", hit) for hit in find(ruleset, data, min_confidence)])
@@ -137,7 +140,11 @@ class ContentBatch:
 def scan_batch(
     ruleset: RuleSet, batch: ContentBatch, min_confidence: Confidence
 ) -> Iterator[tuple[bytes, ScanResult, int]]:
-    """Yield name, result and size of each content of a batch. One Hyperscan pass searches all of them."""
+    """Yield name, result and size in bytes of each content of a batch; one Hyperscan pass searches all.
+
+    The results have hits with at least `min_confidence`. Contents without a trigger share one empty result:
+    callers must not change it.
+    """
     buffer = batch.buffer
     matches = scan_joined_texts(ruleset, memoryview(buffer)[: batch.length])
     matches.append((batch.length + 2, 0))  # ends the loops below
@@ -164,9 +171,11 @@ def scan_batch(
 def scan_versions(
     ruleset: RuleSet, versions: Sequence[tuple[bytes, FileVersion]], min_confidence: Confidence
 ) -> Iterator[tuple[bytes, ScanResult, int]]:
-    """Yield name, result and size of each of `versions`, which are pairs of name and version.
+    """Yield name, result and size in bytes of each of `versions`, which are pairs of name and version.
 
-    A version comes after its base, so that text it shares with the base is not searched again.
+    A version comes after its base, so that text it shares with the base is not searched again. `matches` of
+    the versions is set, unless they need unpacking. Versions without a trigger share one empty result:
+    callers must not change it.
     """
     scan_new_text(ruleset, [version for _, version in versions if not needs_unpacking(version.content)])
     for name, version in versions:
@@ -182,9 +191,9 @@ def scan_versions(
 
 
 def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], min_confidence: Confidence) -> ScanResult:
-    """Scan the bytes that `read(size)` returns, piece by piece, until it returns b"".
+    """Scan the bytes that `read(size)` returns, piece by piece, until it returns b""; return hits and gaps.
 
-    Of an archive, only the first MAX_ARCHIVE_SIZE bytes are unpacked; the rest is reported as a gap.
+    Of an archive, only the first MAX_ARCHIVE_SIZE bytes are unpacked; a gap says so if there are more.
     """
     piece = read(STREAM_PIECE_SIZE)
     if has_packed_header(piece) or has_utf16_strings(piece) or _ZIP_MEMBER in piece:
@@ -213,7 +222,7 @@ def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], min_confidence: 
 
 
 def _read_first(data: bytes, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Return a function like `read` that returns the bytes of `data` first."""
+    """Return a function like `read` that returns the bytes of `data` first; one call never returns both."""
     stream = BytesIO(data)
     return lambda size: stream.read(size) or read(size)
 
@@ -231,11 +240,17 @@ class TextPart(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return how many bytes are needed to scan the part: a credential can end after it."""
+        """The number of bytes from `offset` on that are needed to scan the part.
+
+        They are more than the part itself, as a credential can end after it.
+        """
         return self.context + self.length + MAX_CREDENTIAL_SIZE
 
     def own_size(self, size: int) -> int:
-        """Return how many of `size` bytes, read from `offset` on, belong to this part only."""
+        """Return how many of `size` bytes, read from `offset` on, are the part itself.
+
+        The others are its context and what follows it.
+        """
         return max(0, min(size - self.context, self.length))
 
 
@@ -243,9 +258,10 @@ _FIRST_PART = TextPart(0, 0, STREAM_PIECE_SIZE, (1, 1))
 
 
 def split_into_parts(read: Callable[[int], bytes], size: int, jobs: int = 1) -> Iterator[TextPart]:
-    """Yield the parts of a content of `size` bytes, which `read` returns, to be scanned by `jobs` processes.
+    """Yield the parts of a content of `size` bytes, to be scanned by `jobs` processes.
 
-    The number of parts is a multiple of `jobs`, unless the parts would be too small.
+    `read(count)` returns the next bytes of the content; they are read to count lines. The number of parts is
+    a multiple of `jobs`, unless the parts would be too small.
     """
     count = max(1, -(-size // MAX_PART_SIZE))
     even_count = -(-count // jobs) * jobs
@@ -262,9 +278,10 @@ def split_into_parts(read: Callable[[int], bytes], size: int, jobs: int = 1) -> 
 
 
 def scan_part(ruleset: RuleSet, data: bytes, part: TextPart, min_confidence: Confidence) -> ScanResult:
-    """Scan one part of a large content and return its hits, at their offsets in the content.
+    """Return the hits that begin in one part of a large content, at their offsets in the content.
 
-    `data` are `part.size` bytes from `part.offset` on, or fewer at the content's end.
+    `data` are `part.size` bytes from `part.offset` on, or fewer at the content's end. Archives are not
+    unpacked.
     """
     return ScanResult(list(_find_in_part(ruleset, data, part, part.context + part.length, min_confidence)))
 

@@ -10,14 +10,14 @@ EndsByTrigger = dict[int, list[int]]  # trigger number -> sorted end offsets in 
 
 
 def scan_triggers(ruleset: RuleSet, data: bytes | memoryview, offset: int = 0) -> EndsByTrigger:
-    """Return the end offsets of all trigger matches in `data`, by trigger number.
+    """Return the sorted end offsets of all trigger matches in `data`, by trigger number.
 
     `data` begins at `offset` of a larger text; the end offsets count from the beginning of that text.
     """
     ends: EndsByTrigger = defaultdict(list)
 
     def add_end(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
-        """Store one match; Hyperscan calls this function for each."""
+        """Store the end of one match in `ends`; Hyperscan calls this function for each match."""
         ends[number].append(end + offset)
 
     scratch = ruleset.thread.scratch
@@ -36,7 +36,7 @@ def scan_joined_texts(ruleset: RuleSet, data: bytes | memoryview) -> list[Trigge
     add = matches.append
 
     def add_match(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
-        """Store one match; Hyperscan calls this function for each."""
+        """Store the end and the trigger number of one match; Hyperscan calls this function for each match."""
         add((end, number))
 
     scratch = ruleset.thread.scratch
