@@ -114,9 +114,9 @@ def judge_assignment(  # noqa: PLR0917 - called for every match: a call without 
     """Return the value that begins at `start` as a candidate; None if it is no credential.
 
     `judge` (`noun` or `key`) selects the words that the name before the value must contain. `is_bare` says
-    that the value is unquoted. With `dismiss`, values that `is_dismissed` recognises are dropped first.
-    Without `include_low`, a value of low confidence is None too. Start and end of the candidate are offsets
-    in `data`.
+    that the value is unquoted. With `dismiss`, return None for values that `is_dismissed` recognises, before
+    other checks. Without `include_low`, return None for a value of low confidence. Start and end of the
+    candidate are offsets in `data`.
     """
     text_start = start - BYTES_BEFORE_VALUE if start > BYTES_BEFORE_VALUE else 0
     line_end = data.find(b"\n", start, start + _BYTES_FROM_VALUE)
@@ -146,10 +146,11 @@ def judge_assignment(  # noqa: PLR0917 - called for every match: a call without 
 def is_dismissed_in_line(data: bytes, start: int, judge: str, is_bare: bool) -> bool:
     """Whether the value at `start` is certainly no credential, by its own text and its line up to it.
 
-    True for an unquoted call or index, for what `is_dismissed` recognises, and for a value without a name for
-    a credential before it. `judge` (`noun` or `key`) selects the words that such a name contains; `is_bare`
-    says that the value is unquoted. `judge_assignment` checks the same, but copies the line in order to cache
-    results.
+    True for an unquoted call or index, for what `is_dismissed` recognises, and if the nearest name before the
+    value in its line names no credential or does not lead to the value. False if the line has no name, as an
+    earlier line may have it, and for a value after `"Bearer `. `judge` (`noun` or `key`) selects the words
+    that a name contains; `is_bare` says that the value is unquoted. `judge_assignment` checks the same and
+    more, but takes longer.
     """
     if is_bare:
         if (
@@ -170,8 +171,10 @@ def is_dismissed_in_line(data: bytes, start: int, judge: str, is_bare: bool) -> 
 def is_dismissed(data: bytes, start: int, is_bare: bool) -> bool:
     """Whether the value that begins at `start` is a placeholder, or a reference to a variable or a member.
 
-    `is_bare` says that the value is unquoted. This quick check is for texts that files are full of. It only
-    dismisses values that would get no or low confidence, and names of variables and members.
+    `is_bare` says that the value is unquoted. False for a quoted value without a closing quote within
+    MAX_VALUE_BYTES, and for an object that is written in a string. This quick check is for texts that files
+    are full of. It only dismisses values that would get no or low confidence, and names of variables and
+    members.
     """
     if is_bare:
         stop, size = start + MAX_VALUE_BYTES, len(data)
@@ -196,9 +199,9 @@ def _judge_in_text(  # noqa: PLR0917 - a cached function is quicker without name
 ) -> Candidate | None:
     """Return the value at offset `start` of a short text as a candidate; None if it is no credential.
 
-    The text is a part of one line if `is_line`, otherwise of several. Return _NEEDS_MORE_TEXT if it is not
-    enough to decide. Offsets of the candidate are offsets in the short text. `judge`, `is_bare` and `dismiss`
-    are those of `judge_assignment`; a value after `"Bearer ` counts as quoted.
+    The text `data` is a part of one line if `is_line`, otherwise of several. Return _NEEDS_MORE_TEXT if it is
+    not enough to decide. Offsets of the candidate are offsets in the short text. `judge`, `is_bare` and
+    `dismiss` are those of `judge_assignment`; a value after `"Bearer ` counts as quoted. Results are cached.
     """
     before = data[:start]
     if before[-1] in _SPACES and (scheme := _AUTH_SCHEME_BEFORE.search(before)):
@@ -248,8 +251,9 @@ def _match_value(data: bytes, start: int, byte_before: int, *, is_bare: bool) ->
     """Return the match of the value at `start`; None if there is none or it has over MAX_VALUE_BYTES.
 
     `byte_before` is the byte before the value, or before its authentication scheme (`"Bearer `) if it has
-    one. If it is a quote, the value ends before the same quote. With `is_bare`, the value ends before a
-    space, a quote or a bracket.
+    one. With `is_bare`, the value ends before a space, a quote or a bracket. Otherwise it ends before the
+    same quote as `byte_before`. If that is no quote, or after a scheme, it ends before a space, any quote,
+    `<` or `>`.
     """
     if is_bare:
         pattern = _BARE_VALUE
@@ -262,7 +266,7 @@ def _match_value(data: bytes, start: int, byte_before: int, *, is_bare: bool) ->
 
 
 def _is_no_credential(name: NameBefore, value: bytes, after: bytes) -> bool:
-    """Whether a value repeats its name, is only an identifier, or is a word of a list.
+    """Whether a value repeats its name, is only an identifier, or is a word of a list that is not random.
 
     `after` is the byte after the closing quote, or b"" at the end of the text.
     """
@@ -274,7 +278,10 @@ def _is_no_credential(name: NameBefore, value: bytes, after: bytes) -> bool:
 
 
 def _repeats_name(name: bytes, value: bytes) -> bool:
-    """Whether a value is its name in another spelling: `vscodeAskpassMain: "VSCODE_ASKPASS_MAIN"`."""
+    """Whether a value is its name, or the end of its name, in another spelling.
+
+    An example is `vscodeAskpassMain: "VSCODE_ASKPASS_MAIN"`.
+    """
     return (
         name.lower()
         .translate(None, _NAME_SEPARATORS)
@@ -343,8 +350,9 @@ def _judge_unquoted(
     """Return the unquoted value from `start` to `end` as a candidate; None if it is no credential.
 
     A call, an index and the author in `token - @author` are none. `context` has reasons from the text around
-    the value. It is ignored if the value is in a sentence. The candidate is `bare` if the value may be an
-    expression in code.
+    the value. In a sentence (`token is x`) it is replaced by IN_SENTENCE; if a space precedes the value and
+    more text follows it, `context` is ignored. The candidate is `bare` if the value may be an expression in
+    code.
     """
     separator = name.separator
     if data[start] == _AT and separator.strip() == b"-":
@@ -369,8 +377,8 @@ def _judge_unquoted(
 def _find_end_after_bracket(data: bytes, start: int, end: int, line: bytes) -> int | None:
     """Return the end of an unquoted value that goes on after the bracket at `end`; None if it does not.
 
-    It goes on only if the longer value looks like a generated password. A bracket that closes one in `line`,
-    the line up to the name, is not part of the value.
+    The value goes on only if the longer value looks like a generated password. A bracket that closes one in
+    `line`, the line up to the name, is not part of the value.
     """
     if end >= len(data) or data[end] not in _BRACKETS or VALUE_END.search(data, start, end):
         return None
@@ -393,7 +401,8 @@ def _judge_object_member(data: bytes, start: int) -> Candidate | None:
     """Return the first credential in an object such as JSON whose text is in a string; None if there is none.
 
     `start` is the offset after the opening brace and quote: that of the name of the first member. Members
-    with the name of an attribute (`token_url`) are skipped.
+    with the name of an attribute (`token_url`) are skipped. Only values of 16 to 200 characters without
+    spaces count.
     """
     for member in _OBJECT_MEMBER.finditer(data, start, start + MAX_VALUE_BYTES):
         if not ends_with_attribute(member[1]) and (

@@ -47,7 +47,7 @@ class Candidate(NamedTuple):
 def judge_value(  # noqa: PLR0917 - the value, its name, its place
     data: bytes, start: int, end: int, noun: Noun, place: str, context: tuple[str, ...] = ()
 ) -> Candidate | None:
-    """Return the value between `start` and `end` as a candidate; None if it is no credential.
+    """Return the value between `start` and `end` as a candidate; None if it is no credential or no text.
 
     `noun` is the noun in the name of the value: the kind of credential. `place` says how the value is written
     (see the module). Without quotes, the value is cut where other text follows it (VALUE_END). `context` has
@@ -67,9 +67,9 @@ def judge_value(  # noqa: PLR0917 - the value, its name, its place
 
 
 def make_candidate(data: bytes, start: int, end: int, confidence: Confidence | None) -> Candidate | None:
-    """Return a candidate with this span and confidence; None if the confidence is None.
+    """Return a candidate with this span of `data` and confidence; None if the confidence is None.
 
-    A placeholder gets low confidence instead.
+    A placeholder is marked as one and gets low confidence instead.
     """
     if confidence is None:
         return None

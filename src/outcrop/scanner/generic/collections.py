@@ -55,9 +55,10 @@ def is_after_bracket(data: bytes, match_end: int) -> bool:
 
 
 def _read_bracket_items(data: bytes, at: int) -> Iterator[CollectionItem]:
-    """Yield the quoted values from `at` on, the offset after an opening bracket.
+    """Yield the quoted values of a list or mapping, each with its name in the mapping.
 
-    Stop before the first item that is no quoted value, and at the closing bracket.
+    `at` is the offset after the opening bracket. Stop before the first item that is no quoted value, at the
+    closing bracket, and MAX_COLLECTION_BYTES after `at`.
     """
     stop = at + MAX_COLLECTION_BYTES
     while (item := _BRACKET_ITEM.match(data, at, stop)) is not None:
@@ -68,7 +69,8 @@ def _read_bracket_items(data: bytes, at: int) -> Iterator[CollectionItem]:
 def _read_yaml_lines(data: bytes, match_end: int) -> Iterator[CollectionItem]:
     """Yield the values of consecutive YAML lines with the same indentation.
 
-    The first is the line that contains the offset `match_end`.
+    The first is the line that contains the offset `match_end`. Stop at the first line that is no list item
+    and no name with a value, and after MAX_COLLECTION_BYTES.
     """
     at = data.rfind(b"\n", 0, match_end) + 1
     stop = at + MAX_COLLECTION_BYTES

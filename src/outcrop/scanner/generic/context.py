@@ -113,11 +113,12 @@ NEEDS_MORE_TEXT = NameBefore(0, b"", Noun.KEY, b"", b"")
 
 @lru_cache(maxsize=4_096)  # the same text is before many different values
 def find_name_before(before: bytes, judge: str, is_bare: bool, is_line: bool) -> NameBefore | None:
-    """Return the nearest name before a value; None if it names no credential or assigns nothing.
+    """Return the nearest name before a value; None if it names no credential or is not assigned the value.
 
     `before` is the text before the value: only its line if `is_line`, otherwise several lines. `judge`
     (`noun` or `key`) selects the words that a name must contain (LAST_WORD). `is_bare` says that the value is
-    unquoted. Return NEEDS_MORE_TEXT if `before` contains no such word, or if earlier lines must decide.
+    unquoted. Return NEEDS_MORE_TEXT if `before` contains no such word, or if earlier lines must decide. The
+    result is cached.
     """
     start, end = find_nearest_name(before, LAST_WORD[judge])
     name = before[start:end]
@@ -213,7 +214,7 @@ def _has_other_owner(name: bytes, separator: bytes, before: bytes) -> bool:
 def is_list_item(separator: bytes, value: bytes, after: bytes) -> bool:
     """Whether a name and a value are two words of one list.
 
-    They are if `separator`, the text between them, begins with a comma (after a quote) and has no colon, if
+    That is so if `separator`, the text between them, begins with a comma (after a quote) and has no colon, if
     `after`, the byte after the closing quote, is a comma, and if the value consists of words.
     """
     return (
@@ -232,8 +233,8 @@ def is_value_type(name: bytes) -> bool:
 def is_test_result(data: bytes, start: int, name: bytes) -> bool:
     """Whether the name at offset `start` of `data` is a test result, `PASS` or `XPASS`, and no password.
 
-    It is after `---`; or if another line begins with a test result and no line sets a user, a host or the
-    like.
+    That is so after `---`, or if another line of `data` begins with a test result and no line sets a user, a
+    host or the like.
     """
     if name not in TEST_PASSED:
         return False
@@ -247,9 +248,9 @@ def is_test_result(data: bytes, start: int, name: bytes) -> bool:
 def is_direct_assignment(name: bytes, separator: bytes, line: bytes, *, is_bare: bool) -> bool:
     """Whether only an operator is between a name and its value, outside of arguments, lists and sentences.
 
-    Then even a plain word may be the password. `separator` is the text between name and value, `line` the
-    part of the line before the name. An unquoted value (`is_bare`) must follow `=` without spaces, or its
-    name must begin the line.
+    Then even a plain word may be the password. False if the name does not end with a noun for a credential.
+    `separator` is the text between name and value, `line` the part of the line before the name. An unquoted
+    value (`is_bare`) must follow `=` without spaces, or its name must begin the line.
     """
     in_sql = name.lower() == _IDENTIFIED_BY
     if not (in_sql or ends_with_noun(name)) or not _DIRECT_SEPARATOR.fullmatch(separator):

@@ -161,7 +161,8 @@ def _has_words_between_separators(text: str) -> bool:
 def _is_byte_sequence(text: str) -> bool:
     """Whether at least half of the bytes of a hexadecimal value have the same step to the next: `00010203`.
 
-    False if the value has other characters, such as a prefix, or an odd number of digits.
+    The value has at least two bytes. False if it has other characters, such as a prefix, or an odd number of
+    digits.
     """
     if len(text) % 2 or not set(text) <= _HEX_DIGITS:
         return False
@@ -173,14 +174,19 @@ def _is_byte_sequence(text: str) -> bool:
 def _is_keyboard_walk(text: str) -> bool:
     """Whether at least half of a lower-case text follows a keyboard row or the alphabet, in any direction.
 
-    In a text of up to 12 characters two steps of four keys each are enough. Only 40 characters are read.
+    In a text of up to 12 characters, two pieces of four keys in a row (they may overlap) are enough. Only 40
+    characters are read.
     """
     steps = sum(text[at : at + 4] in _KEYBOARD_WALKS for at in range(min(len(text), 40) - 3))
     return steps * 2 >= len(text) - 3 or (steps >= 2 and len(text) <= 12)
 
 
 def _is_repetitive(text: str) -> bool:
-    """Whether a value has few different characters for its length, and few bits of entropy per character."""
+    """Whether a value has few different characters for its length, and few bits of entropy per character.
+
+    Few are less than half of the length plus two characters; and less than 1.5 bits below a length of 8, 2.0
+    below 10, otherwise 2.5.
+    """
     length = len(text)
     return 2 * len(set(text)) < length + 4 and bits_per_character(text) < (
         1.5 if length < 8 else 2.0 if length < 10 else 2.5

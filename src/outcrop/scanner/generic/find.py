@@ -72,11 +72,12 @@ def find_assigned(
     *,
     include_low: bool,
 ) -> Iterator[Candidate]:
-    """Yield the credentials among the values whose lead-ins end at the offsets `ends`.
+    """Yield the credentials among the values whose lead-ins end at the offsets `ends`, in order.
 
-    `judge` is `noun` or `key`. Values in a span for which `taken(start, end)` is true are skipped.
-    `leads(end)` returns whether the pattern of the rule matches up to this offset; it costs more than most
-    other checks, so it is called last. Values of low confidence are only yielded if `include_low`.
+    `judge` is `noun` or `key`. Skip values in a span for which `taken(start, end)` is true, and values inside
+    one that was yielded before. `leads(end)` returns whether the pattern of the rule matches up to this
+    offset; it costs more than most other checks, so it is called last. Values of low confidence are only
+    yielded if `include_low`.
     """
     quoted_chars, bare_chars = LEAD_IN_CHARS[judge]
     is_crowded = not include_low and len(ends) > MANY_MATCHES
@@ -109,9 +110,9 @@ def find_in_collections(
 ) -> Iterator[Candidate]:
     """Yield the credentials in the lists and mappings whose beginnings the rule has matched.
 
-    `ends` has the ends of these matches. The name of the list or mapping is a plural such as `tokens`. Values
-    in a span for which `taken(start, end)` is true are skipped, and values of low confidence unless
-    `include_low`.
+    `ends` has the ends of these matches. The name of the list or mapping is a plural such as `tokens`; others
+    are skipped. Also skip values in a span for which `taken(start, end)` is true, values whose own name is an
+    attribute (`url`; not in a mapping of passwords), and values of low confidence unless `include_low`.
     """
     for match_end in ends:
         name_end = match_end if is_after_bracket(data, match_end) else data.rfind(b"\n", 0, match_end)
@@ -156,7 +157,7 @@ def judge_match(
 
     `span` is the span of the value. `name` is the span of its name, or of the last part of its name; if it is
     None, the value is scored as a password. `place` says how the value is written, such as `option` or
-    `call`.
+    `call`. With the place `command`, a value with a shell variable is no credential.
     """
     if place == "command" and _has_shell_variable(data, *span):
         return None
@@ -225,7 +226,8 @@ def _find_value_start(data: bytes, match_end: int, quoted_chars: int, bare_chars
 def _judge_byte_array(data: bytes, comma_end: int) -> Candidate | None:
     """Return the array of bytes as a candidate; None if there is no array or it is no credential.
 
-    `comma_end` is the offset after the first comma of the array. The bytes are scored as hexadecimal digits.
+    `comma_end` is the offset after the first comma of the array. The bytes are scored as hexadecimal digits,
+    with the noun of the name before the array.
     """
     array = read_byte_array(data, comma_end)
     if array is None:
@@ -236,7 +238,7 @@ def _judge_byte_array(data: bytes, comma_end: int) -> Candidate | None:
 
 
 def _find_noun_before(data: bytes, end: int, last_word: re.Pattern[bytes]) -> Noun | None:
-    """Return the noun of the nearest name before offset `end`; None if there is none.
+    """Return the noun of the nearest name before offset `end`; None if there is no name, or it has no noun.
 
     Only names with a word of the pattern `last_word` count (LAST_WORD, LAST_PLURAL), and only the last
     BYTES_BEFORE_VALUE bytes are read.

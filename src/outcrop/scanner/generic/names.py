@@ -113,7 +113,8 @@ def find_noun(name: bytes) -> Noun | None:
     """Return the kind of credential that the value of `name` would be; None if it would be none.
 
     `name` is a complete name such as `db.adminPassword` or `IDENTIFIED BY`. Its last noun for a credential
-    decides, together with the words beside it: `public_key` and `password_field` are None.
+    decides, together with the words beside it: `public_key` and `password_field` are None. The result is
+    cached.
     """
     words = _split(name)
     if words[-2:] == ["identified", "by"]:
@@ -167,7 +168,10 @@ def _adjust(noun: Noun, word: str, before: str, after: str) -> Noun | None:
 
 
 def _noun_of_word(word: str) -> Noun | None:
-    """Return the kind of credential that a lower-case word is or ends with (`dbpassword`); None if none."""
+    """Return the kind of credential that a lower-case word is or ends with (`dbpassword`); None if none.
+
+    A word of four letters may only end with `key`. Words of _NO_NOUNS (`monkey`) have no kind.
+    """
     noun = _NOUN_OF_WORD.get(word)
     if noun is None and len(word) > 3 and word not in _NO_NOUNS:
         if len(word) == 4:  # `skey`, `nkey`: one letter before "key"

@@ -116,7 +116,7 @@ def decode_value(raw: bytes) -> str:
 def is_placeholder(value: str) -> bool:
     """Whether a value, such as a token or a complete key block, is a placeholder instead of a credential.
 
-    The quickest checks run first.
+    The quickest checks run first. The result is cached.
     """
     raw = value.encode("utf-8", "surrogateescape")
     size = len(value)

@@ -32,7 +32,8 @@ _BITS_OF_RANDOM_DIGIT = 3.32
 def random_bits(value: str) -> float:
     """Return the evidence in bits that a value is random: above 0 if random, below 0 if made of words.
 
-    Only letters and digits count, among the first MAX_CHARS_READ characters.
+    Only letters and digits count, among the first MAX_CHARS_READ characters; 0 if there are none. The result
+    is cached.
     """
     value = value[:MAX_CHARS_READ]
     words, numbers = _LETTER_RUN.findall(value), _DIGIT_RUN.findall(value)
@@ -49,7 +50,7 @@ def random_bits(value: str) -> float:
 def is_made_of_words(value: str) -> bool:
     """Whether a value that should be random is a path, an identifier or other words.
 
-    False if less than a quarter of its characters are letters beyond `f`, as in hexadecimal digits. 1 in
-    10,000 random values of 20 characters is taken for words.
+    That is so if `random_bits` is below 0 and at least a quarter of the characters are letters beyond `f`:
+    others may be hexadecimal digits. 1 in 10,000 random values of 20 characters is taken for words.
     """
     return 4 * len(_NO_HEX_LETTER.findall(value)) >= len(value) and random_bits(value) < 0

@@ -173,7 +173,7 @@ def weigh(value: bytes, noun: Noun, place: str, context: tuple[str, ...] = ()) -
 
     `noun` is the noun in the name of the value. `place` says how the value is written, such as `quoted`.
     `context` has reasons from the text around the value: DIRECT_ASSIGNMENT, CALL_ARGUMENT, EXPRESSION_PART,
-    IN_SENTENCE.
+    IN_SENTENCE. The result is cached.
     """
     if len(value) < _MIN_LENGTH[noun]:
         return ValueScore(None, 0.0, (("too short", 0.0),))
@@ -293,7 +293,7 @@ def _is_chosen_word(text: str, place: str) -> bool:
     """Whether a value is a word that somebody may have chosen as a password.
 
     If `place` is `quoted`, it may also be several words with punctuation between them. Words that describe a
-    password (`required`, `hidden`) are not chosen.
+    password (`required`, `hidden`), words after `not-` and texts over _MAX_CHOSEN_LENGTH are not chosen.
     """
     if len(text) > _MAX_CHOSEN_LENGTH or text in _NO_PASSWORDS or text.startswith(_NEGATIONS):
         return False
@@ -303,8 +303,8 @@ def _is_chosen_word(text: str, place: str) -> bool:
 def _score_letters(text: str, shape: Shape, noun: Noun, place: str, *, is_word: bool) -> tuple[str, float]:
     """Return the reason for the letters of a value and its points: "random letters" or "letters as in words".
 
-    A value that may be a name (`_may_be_name`) gets fewer points. A plain word in a direct assignment
-    (`is_word`) gets no negative points.
+    A value that may be a name (`_may_be_name`) gets at most _MAX_LETTER_POINTS_OF_NAME. A plain word in a
+    direct assignment (`is_word`) gets no negative points.
     """
     has_marks = shape is Shape.LETTERS and not text.isalpha()
     bits = _bits_of_long_words(text) if has_marks else random_bits(text)

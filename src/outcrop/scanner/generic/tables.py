@@ -85,7 +85,7 @@ def read_table(data: bytes, match_end: int) -> tuple[list[TableCell], int]:
     """Return the cells that may hold credentials, and the end of the table with `match_end` in its header.
 
     `match_end` is the end of the rule's match in the header. If there is no table, the list is empty and the
-    offset is that up to which the text is known to have none.
+    offset is one up to which no table needs to be searched for again.
     """
     if data[match_end - 1] not in _HEADER_CELL_ENDS:
         return _read_sql(data, data.rfind(b"(", 0, match_end) + 1)
@@ -101,7 +101,7 @@ def read_table(data: bytes, match_end: int) -> tuple[list[TableCell], int]:
 def _find_separator(data: bytes, start: int, stop: int) -> bytes | None:
     """Return the separator of the column names in the line from `start` to `stop`; None if it is no header.
 
-    The separators are the bar, tab, semicolon and comma, in this order.
+    The bar, tab, semicolon and comma are tried in this order.
     """
     return next(
         (
@@ -175,7 +175,10 @@ def _table_lines(data: bytes, at: int, *, has_rule: bool) -> Iterator[Span]:
 
 
 def _split_line(data: bytes, start: int, stop: int, separator: bytes) -> Iterator[Span]:
-    """Yield the span of each cell in the line from `start` to `stop`, without its quotes and padding."""
+    """Yield the span of each cell in the line from `start` to `stop`, without its quotes and padding.
+
+    The padding is spaces and Markdown markup. An empty cell has an empty span.
+    """
     for cell in _CELLS[separator].finditer(data, start, stop):
         is_unquoted = cell[2] is not None
         left, right = cell.span(2) if is_unquoted else cell.span(1)

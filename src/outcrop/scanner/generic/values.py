@@ -225,7 +225,7 @@ class ByteArray(NamedTuple):
 def shape_of(value: bytes) -> Shape:
     """Return the first shape in SHAPE_PATTERNS with a pattern that matches the complete value.
 
-    Every value has a shape: OTHER matches all. RE2 matches all patterns at once.
+    Every value has a shape: OTHER matches all. RE2 matches all patterns at once. The result is cached.
     """
     patterns, shapes = _compile_shapes()
     shape: Shape = shapes[min(patterns.Match(value))]
@@ -265,7 +265,8 @@ def is_identifier(name: bytes, value: bytes) -> bool:
 def is_pod_checksum(data: bytes, start: int, end: int) -> bool:
     """Whether the value from `start` to `end` is the SHA-1 of a package in a Podfile.lock of CocoaPods.
 
-    It is if it has 40 hexadecimal digits and is below `SPEC CHECKSUMS:`, with no empty line between them.
+    That is so if it has 40 lower-case hexadecimal digits and is at most _MAX_BYTES_BELOW_HEADING below `SPEC
+    CHECKSUMS:`, with no empty line between them.
     """
     if end - start != 40 or not _SHA1.fullmatch(data, start, end):
         return False
