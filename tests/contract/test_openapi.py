@@ -36,6 +36,7 @@ from outcrop.asgi import api_router
 from outcrop.domain.account import Plan
 from tests.support.backend import Backend, Tenant, running_server
 from tests.support.factories import make_line, make_scan
+from tests.support.openapi import allow_only_described_fields
 
 Json = dict[str, Any]
 
@@ -136,6 +137,7 @@ KEYWORDS = {  # all that is used; a misspelt one would be allowed by JSON Schema
         "maxLength",
     ),
     *("maximum", "minItems", "minLength", "minimum", "pattern", "properties", "required", "title", "type"),
+    "x-extension",
 }
 
 
@@ -476,9 +478,10 @@ def _codes(document: Json, response: Json) -> set[str]:
 
 
 def _holds(document: Json, place: tuple[str, str], answer: httpx.Response) -> None:
-    """Check an answer's body and headers against the description of its status."""
+    """Check an answer's body and headers against the description of its status, and for any others."""
     response = _operations(document)[place]["responses"][str(answer.status_code)]
-    schema = {"$ref": _body(response), "components": document["components"]}
+    components = allow_only_described_fields(document)["components"]
+    schema = {"$ref": _body(response), "components": components}
     jsonschema_rs.Draft202012Validator(schema, validate_formats=True).validate(answer.json())
     assert answer.headers["content-type"] == "application/json"
     for name, header in response.get("headers", {}).items():
@@ -672,20 +675,25 @@ def _python(*arguments: str, folder: Path) -> str:
     return done.stdout
 
 
+def _generate_client(document: Json, folder: Path) -> None:
+    """Generate the package `outcrop_client` in the folder."""
+    (folder / "openapi.json").write_text(json.dumps(document))
+    (folder / "config.yml").write_text("post_hooks: []\n")
+    reported = _python(
+        *("-m", "openapi_python_client", "generate", "--path", "openapi.json", "--config", "config.yml"),
+        *("--meta", "none", "--output-path", "outcrop_client", "--fail-on-warning"),
+        folder=folder,
+    )
+    assert "warning" not in reported.lower()
+
+
 def test_a_client_generated_from_it_works(backend: Backend, document: Json, tmp_path: Path) -> None:
     tenant, run = backend.tenant(), make_scan()
     lines = [make_line(composite_score=score) for score in (71.0, 72.0, 73.0)]
     backend.import_(tenant.account, *lines, make_line(status="stale"), make_line(composite_score=69.5))
     backend.scan(tenant.account, run)
     ids = [line["id"] for line in lines]
-    (tmp_path / "openapi.json").write_text(json.dumps(document))
-    (tmp_path / "config.yml").write_text("post_hooks: []\n")
-    reported = _python(
-        *("-m", "openapi_python_client", "generate", "--path", "openapi.json", "--config", "config.yml"),
-        *("--meta", "none", "--output-path", "outcrop_client", "--fail-on-warning"),
-        folder=tmp_path,
-    )
-    assert "warning" not in reported.lower()
+    _generate_client(document, tmp_path)
     (tmp_path / "use.py").write_text(CLIENT)
     seen = json.loads(
         _python("-W", "error", "use.py", backend.base_url, tenant.key, *ids, str(run.id), folder=tmp_path)
@@ -709,3 +717,56 @@ def test_a_client_generated_from_it_works(backend: Backend, document: Json, tmp_
         "auto_resolved": False,
         "resolved_by": tenant.account.email,
     }
+
+
+# Adds a field to every object in every answer, as a later release may.
+LATER_CLIENT = """
+import json, sys
+from uuid import UUID
+import httpx
+from outcrop_client import AuthenticatedClient
+from outcrop_client.api.findings import get_finding, list_findings, resolve_finding
+from outcrop_client.api.scans import get_scan
+from outcrop_client.models import NotFoundShape, ParameterErrorShape
+
+def extended(value):
+    if isinstance(value, dict):
+        return {key: extended(inner) for key, inner in value.items()} | {"later": {"any": ["value"]}}
+    return [extended(inner) for inner in value] if isinstance(value, list) else value
+
+class LaterRelease(httpx.HTTPTransport):
+    def handle_request(self, request):
+        answer = super().handle_request(request)
+        return httpx.Response(answer.status_code, json=extended(json.loads(answer.read())))
+
+base_url, key, finding_id, scan_id = sys.argv[1:]
+arguments = {"transport": LaterRelease(), "trust_env": False}
+with AuthenticatedClient(base_url=base_url, token=key, httpx_args=arguments) as client:
+    page = list_findings.sync(client=client)
+    finding = get_finding.sync(UUID(finding_id), client=client)
+    changed = resolve_finding.sync(UUID(finding_id), client=client)
+    run = get_scan.sync(scan_id, client=client)
+    missing = get_finding.sync(UUID(int=1), client=client)
+    wrong = list_findings.sync(client=client, per_page=201)
+assert isinstance(missing, NotFoundShape) and isinstance(wrong, ParameterErrorShape)
+seen = [page, page.meta, page.data[0], page.data[0].pattern, page.data[0].validation_detail,
+        finding, finding.data, changed, changed.data, run, run.data, run.data.progress,
+        missing, wrong, wrong.detail[0]]
+for answer in seen:
+    assert answer["later"] == {"any": ["value"]}, answer
+    assert answer.to_dict()["later"] == {"any": ["value"]}, answer
+print(json.dumps([str(finding.data.id), changed.data.status.value, run.data.target]))
+"""
+
+
+def test_a_client_generated_today_accepts_the_fields_of_a_later_release(
+    backend: Backend, document: Json, tmp_path: Path
+) -> None:
+    tenant, line, run = backend.tenant(), make_line(), make_scan()
+    backend.import_(tenant.account, line)
+    backend.scan(tenant.account, run)
+    _generate_client(document, tmp_path)
+    (tmp_path / "use.py").write_text(LATER_CLIENT)
+    arguments = (backend.base_url, tenant.key, line["id"], str(run.id))
+    seen = json.loads(_python("-W", "error", "use.py", *arguments, folder=tmp_path))
+    assert seen == [line["id"], "resolved", "github:acme"]

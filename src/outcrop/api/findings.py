@@ -76,7 +76,10 @@ async def restrict_finding(request: Request) -> Response:
 
 
 @router.post(
-    "/{finding_id}/false_positive", response_model=None, responses=_mutation, openapi_extra=_with_note
+    "/{finding_id}/false_positive",
+    response_model=None,
+    responses=_mutation,
+    openapi_extra=_with_note | shapes.EXTENSION,
 )
 async def mark_false_positive(request: Request) -> Response:
     """Mark a finding as not a credential."""

@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from outcrop.api import numbers
 from outcrop.api.errors import ParameterError
+from outcrop.api.shapes import EXTENSION, Extension
 from outcrop.domain.finding import NOTE_LENGTH, SourceType, Status, Validation
 from outcrop.domain.ids import ID_FORM, parse_id
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
@@ -163,7 +164,7 @@ class FindingParameters(_Parameters):
     )
     source_type: SourceType | Absent = Field(None, description="Where the credential was found.")
     validation: Validation | Absent = Field(None, description="Result of validation (`validation_status`).")
-    suppressed: Boolean | Absent = Field(
+    suppressed: Extension[Boolean | Absent] = Field(
         None, description="Only suppressed findings, or only those that are not."
     )
     service: Text | Absent = Field(
@@ -206,7 +207,7 @@ class FindingParameters(_Parameters):
 class ScanParameters(_Parameters):
     type: ScanType | Absent = Field(None, description="Only runs of this type.")
     limit: Annotated[int, Field(ge=1, le=100), READ_INTEGER] = Field(20, description="Results per page.")
-    page: PageNumber = Field(1, description="1-based page.")
+    page: Extension[PageNumber] = Field(1, description="1-based page.")
 
 
 class NoteParameters(_Parameters):
@@ -318,9 +319,10 @@ SCAN_ID = {"name": "scan_id", "in": "path", "required": True, "schema": {"type":
 def described(model: type[BaseModel]) -> list[dict[str, Any]]:
     """Return the OpenAPI descriptions of a model's fields as query parameters."""
     schema = model.model_json_schema()
+    outside = {"description", "title", "default", *EXTENSION}
     described = []
     for name, field in schema["properties"].items():
-        inner = {key: value for key, value in field.items() if key not in {"description", "title", "default"}}
+        inner = {key: value for key, value in field.items() if key not in outside}
         if "$ref" in inner:
             inner = {
                 k: v
@@ -337,5 +339,6 @@ def described(model: type[BaseModel]) -> list[dict[str, Any]]:
                 "description": field["description"],
                 "schema": inner,
             }
+            | {key: field[key] for key in EXTENSION if key in field}
         )
     return described

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
 from starlette.responses import Response
 
 from outcrop.domain.finding import (
@@ -49,11 +49,12 @@ def mutation_response(finding: Finding) -> Response:
 
 
 # --- Models for the description only. The functions above write the responses; tests compare the two.
+# The models allow more fields than they name, so that a client generated today accepts a later release.
 
 
-class _Described(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+# Marks a field or parameter that the specification does not name.
+EXTENSION: dict[str, JsonValue] = {"x-extension": True}
+Extension = Annotated[T, Field(json_schema_extra=EXTENSION)]
 
 _ID_PATTERN = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 _TIME_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\+00:00$"
@@ -62,12 +63,12 @@ Time = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time", "
 Count = Annotated[int, Field(ge=0)]
 
 
-class PatternShape(_Described):
+class PatternShape(BaseModel):
     name: str
     secret_type: str
 
 
-class EvidenceShape(_Described):
+class EvidenceShape(BaseModel):
     auto_resolved: bool
     resolved_by: str | None = Field(
         description="E-mail address of the user who resolved it; null if automatic or unknown."
@@ -81,7 +82,7 @@ class ValidationDetailShape(BaseModel):
     )
 
 
-class FindingShape(_Described):
+class FindingShape(BaseModel):
     id: Id
     status: Status
     validation_status: Validation
@@ -104,74 +105,76 @@ class FindingShape(_Described):
         max_length=NOTE_LENGTH, description="Note of the last closing action."
     )
     resolution_evidence: EvidenceShape | None = Field(description="Null unless the finding is resolved.")
-    suppressed_at: Time | None = Field(
+    suppressed_at: Extension[Time | None] = Field(
         description="Time since which the finding is hidden from the active view."
     )
-    current_line: int | None = Field(
+    current_line: Extension[int | None] = Field(
         description="Line at the tip of the default branch, if the credential is still there."
     )
-    allowed_in_source: bool = Field(
+    allowed_in_source: Extension[bool] = Field(
         description="Whether the line has an allow mark; the finding is recorded anyway."
     )
 
 
-class ProgressShape(_Described):
-    targets: Count
-    commits: Count
-    blobs: Count
-    pages: Count
-    bytes: Count
+class ProgressShape(BaseModel):
+    targets: Extension[Count]
+    commits: Extension[Count]
+    blobs: Extension[Count]
+    pages: Extension[Count]
+    bytes: Extension[Count]
 
 
-class GapShape(_Described):
-    what: str
-    why: str
+class GapShape(BaseModel):
+    what: Extension[str]
+    why: Extension[str]
 
 
-class ScanRunShape(_Described):
+class ScanRunShape(BaseModel):
     id: Id
     type: ScanType
-    status: ScanStatus
-    trigger: Trigger
-    target: str
+    status: Extension[ScanStatus]
+    trigger: Extension[Trigger]
+    target: Extension[str]
     created_at: Time
-    started_at: Time | None
-    finished_at: Time | None
-    progress: ProgressShape
-    findings_new: Count = Field(
+    started_at: Extension[Time | None]
+    finished_at: Extension[Time | None]
+    progress: Extension[ProgressShape]
+    findings_new: Extension[Count] = Field(
         description="Found for the first time, or again after they were resolved; each sent a `finding.new`."
     )
-    findings_seen: Count
-    findings_resolved: Count
-    coverage_gaps: list[GapShape] = Field(description="Parts that the scan skipped, and the reasons.")
-    error: str | None
-    waiting: str | None = Field(
+    findings_seen: Extension[Count]
+    findings_resolved: Extension[Count]
+    coverage_gaps: Extension[list[GapShape]] = Field(
+        description="Parts that the scan skipped, and the reasons."
+    )
+    error: Extension[str | None]
+    waiting: Extension[str | None] = Field(
         description="Why the run makes no progress, such as a rate limit of the host, and for how long."
     )
 
 
-class Meta(_Described):
+class Meta(BaseModel):
     total: Count
     page: int = Field(ge=1)
     per_page: int = Field(ge=1, le=200)
     pages: Count
 
 
-class ListShape(_Described, Generic[T]):
+class ListShape(BaseModel, Generic[T]):
     data: list[T] = Field(max_length=200)
     meta: Meta
 
 
-class SingleShape(_Described, Generic[T]):
+class SingleShape(BaseModel, Generic[T]):
     data: T
 
 
-class MutationData(_Described):
+class MutationData(BaseModel):
     id: Id
     status: Status
 
 
-class ErrorShape(_Described):
+class ErrorShape(BaseModel):
     error: str
     message: str
 
@@ -194,27 +197,27 @@ class MethodErrorShape(ErrorShape):
 
 class InternalErrorShape(ErrorShape):
     error: Literal["internal_error"]
-    request_id: Id
+    request_id: Extension[Id]
 
 
 class BusyErrorShape(ErrorShape):
     error: Literal["busy"]
 
 
-class AuthErrorShape(_Described):
+class AuthErrorShape(BaseModel):
     error: Literal["missing_authorization", "invalid_token", "revoked_token"]
 
 
-class PlanErrorShape(_Described):
+class PlanErrorShape(BaseModel):
     error: Literal["plan_required"]
     minimum: Literal["growth"]
 
 
-class RateErrorShape(_Described):
+class RateErrorShape(BaseModel):
     error: Literal["rate_limited"]
 
 
-class ParameterProblem(_Described):
+class ParameterProblem(BaseModel):
     loc: list[str | int] = Field(description="`query` or `path`, then the parameter's name.")
     msg: str
     type: str
@@ -222,5 +225,5 @@ class ParameterProblem(_Described):
     ctx: dict[str, Any] = Field(default_factory=dict, description="The limit that was exceeded.")
 
 
-class ParameterErrorShape(_Described):
+class ParameterErrorShape(BaseModel):
     detail: list[ParameterProblem] = Field(min_length=1)
