@@ -84,8 +84,8 @@ class BatchResult:
 def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
     """Scan a folder or a single file; call `progress` with the outcome so far after each batch.
 
-    Raise OperatorError if a single file cannot be read or is not a regular file, and OSError if the folder
-    cannot be listed.
+    Return the hits, and the gaps sorted and each once. Raise OperatorError if a single file cannot be read or
+    is not a regular file, and OSError if the folder cannot be listed.
     """
     outcome = ScanOutcome()
     path = folder.path
@@ -128,7 +128,7 @@ def _add_found(outcome: ScanOutcome, name: bytes, found: ScanResult) -> None:
 
 
 def _resolve_link(path: Path) -> Path:
-    """Return the target of a symbolic link that the user named, or the path itself if it is no link.
+    """Return the file that a symbolic link leads to, or the path itself if it is no link.
 
     A broken link is returned as it is, so that reading it fails.
     """
@@ -141,7 +141,7 @@ def _resolve_link(path: Path) -> Path:
 
 
 def _file_size(path: Path) -> int:
-    """Return the size of a file in bytes; 0 if it cannot be read, since reading it will report the reason.
+    """Return the size of a file in bytes; 0 if the size cannot be read, since reading will report the reason.
 
     Raise OperatorError if it is not a regular file.
     """
@@ -160,8 +160,9 @@ def _file_size(path: Path) -> int:
 def walk_folder(scan: FolderScan, gap: GapCallback) -> Iterator[tuple[bytes, int]]:
     """Yield path and size of every regular file in the folder of `scan`, in the order of names.
 
-    Paths are relative to the folder. Ignored paths are skipped, and symbolic links are not followed. `gap` is
-    called with path and reason for each file or folder that cannot be read or is special.
+    The files of a folder come before those of its subfolders. Paths are relative to the folder. Ignored paths
+    and symbolic links are skipped. `gap` is called with path and reason for each file or folder that cannot
+    be read or is special.
     """
     root = os.fsencode(scan.path)
     pending: list[tuple[bytes, list[tuple[bytes, IgnorePatterns]]]] = [(b"", [])]
@@ -225,10 +226,11 @@ def _is_gitignored(path: bytes, patterns: list[tuple[bytes, IgnorePatterns]], *,
 def make_batches(
     base: bytes, files: Iterable[tuple[bytes, int]], jobs: int, gap: GapCallback
 ) -> Iterator[Batch]:
-    """Group files into batches of about equal work for `jobs` processes; cut large files into parts.
+    """Yield the files in batches of about equal work for `jobs` processes; cut large files into parts.
 
-    `files` are (path, size in bytes); the paths are relative to `base`, which ends with a slash. `gap` is
-    called with path and reason for a large file that cannot be read.
+    `files` are (path, size in bytes); the paths are relative to `base`, which ends with a slash. A file is
+    cut if it is larger than MAX_PART_SIZE and no archive: each part is a batch (path, part). `gap` is called
+    with path and reason for such a file that cannot be read.
     """
     batch: SizedPaths = []
     size, limit = 0, _MIN_BATCH_BYTES
@@ -307,8 +309,9 @@ def _read_batch(
 ) -> Iterator[ContentBatch | tuple[bytes, None]]:
     """Read the files of a batch into the buffer, and yield the buffer each time it is full and at the end.
 
-    Paths are relative to `base`. A file that is too large for the buffer is yielded as (path, None). Count
-    the files, and add those that cannot be read as gaps, in `result`.
+    A yielded ContentBatch is valid until the next one is requested. Paths are relative to `base`. A file that
+    is too large for the buffer is yielded as (path, None). Count the files, and add those that cannot be read
+    as gaps, in `result`.
     """
     view = memoryview(buffer)
     contents: list[tuple[bytes, int, int]] = []
@@ -342,7 +345,8 @@ def _scan_alone(
     """Scan a large file, or one part of it; yield (path, result, number of bytes scanned) once.
 
     `item` is (path, part), or (path, None) for the whole file; the path is relative to `base`. Hits below the
-    confidence `floor` are dropped. If the file cannot be read, add a gap to `result` and yield nothing.
+    confidence `floor` are dropped. With the first part the file is counted in `result`. If the file cannot be
+    read, add a gap to `result` and yield nothing.
     """
     path, part = item
     try:
@@ -363,9 +367,10 @@ def _scan_alone(
 
 
 def open_regular_file(path: bytes) -> FileIO:
-    """Open a regular file without a buffer for reading.
+    """Open a regular file for reading, without a buffer.
 
-    Raise OSError for a link, a pipe or a device, without waiting for a writer, and if it cannot be opened.
+    Raise OSError if the path is a link, a pipe or a device, without waiting for a writer, or if it cannot be
+    opened.
     """
     file = os.open(path, _OPEN_FLAGS)
     if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -375,11 +380,12 @@ def open_regular_file(path: bytes) -> FileIO:
 
 
 def _read_into(path: bytes, room: memoryview, size: int) -> int:
-    """Read a file into `room` and return the number of bytes; stop at `size`, the expected size of the file.
+    """Read a file into `room` and return the number of bytes.
 
-    The file's type is not checked, which would cost a system call for each of very many files. A file without
-    end fills `room`, and the caller then opens it with `open_regular_file`. Raise OSError if it cannot be
-    read.
+    Stop at the end of the file, when `room` is full, or when exactly `size` bytes are read, which is the
+    expected size of the file. The file's type is not checked, which would cost a system call for each of very
+    many files. A file without end fills `room`, and the caller then opens it with `open_regular_file`. Raise
+    OSError if it cannot be read.
     """
     file = os.open(path, _OPEN_FLAGS)
     try:
@@ -394,5 +400,5 @@ def _read_into(path: bytes, room: memoryview, size: int) -> int:
 
 
 def _error_text(error: OSError) -> str:
-    """Return the reason of an OSError in lower case, such as "permission denied"."""
+    """Return the reason of an OSError in lower case, such as "permission denied"; its type if it has none."""
     return (error.strerror or type(error).__name__).lower()

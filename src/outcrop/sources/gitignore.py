@@ -24,14 +24,18 @@ class IgnorePatterns:
             self._spec = _compile(filter(_is_pattern, lines))
 
     def match(self, path: bytes) -> bool | None:
-        """Return True if the last matching pattern ignores the path, False if it begins with `!`, else None.
+        """Return True if the last matching pattern ignores the path, False if that pattern begins with `!`.
 
-        The path is relative to the folder of the .gitignore; that of a folder ends with a slash.
+        Return None if no pattern matches. The path is relative to the folder of the .gitignore; that of a
+        folder ends with a slash.
         """
         return self._spec.check_file(_decode(path)).include
 
     def ignores(self, path: bytes) -> bool:
-        """Whether the last matching pattern ignores the path itself; its parent folders are not checked."""
+        """Whether the last matching pattern ignores the path itself; its parent folders are not checked.
+
+        False if no pattern matches.
+        """
         return bool(self.match(path))
 
     def ignores_path_or_parent(self, path: bytes) -> bool:

@@ -47,9 +47,9 @@ class LocatedHit:
 
     @property
     def file_path(self) -> bytes | None:
-        """The path of the file itself, which is the archive if the hit is in one; None if `path` is None.
+        """The path of the file itself, which is the archive if the hit is in one.
 
-        `path` is not split at `!`, because the name of a file may have one too.
+        None if `path` is None. `path` is not split at `!`, because the name of a file may have one too.
         """
         if not self.path or not self.inner:
             return self.path
@@ -78,7 +78,10 @@ ProgressCallback = Callable[[ScanOutcome], None]
 
 
 def printable_path(path: bytes) -> str:
-    r"""Return the path as one line of text; line breaks and invalid UTF-8 become `\n` and `\xff`."""
+    r"""Return the path as one line of text; line breaks and invalid UTF-8 become `\n` and `\xff`.
+
+    All other characters that cannot be printed are escaped too.
+    """
     return one_line(path.decode("utf-8", "surrogateescape"))
 
 
@@ -95,8 +98,9 @@ def member_path(path: bytes | None, inner: str) -> bytes | None:
 def hits_at_path(found: ScanResult, path: bytes | None) -> list[tuple[str, Hit]]:
     """Return the hits in one file that count at `path`, as (path inside the archive, hit).
 
-    The first is "" outside archives. Drop the hits of rules that do not apply to files of that path. Of
-    several hits with the same value in one member keep one: prefer a hit without an allow mark, then one of a
+    The path inside is "" outside archives. Hits of rules that do not apply to files of that path are dropped.
+    If a rule of the others depends on the path, only the best of overlapping hits are kept. Of several hits
+    with the same value in one member one is kept: first choice is a hit without an allow mark, then one of a
     specific rule, then the first.
     """
     by_member: dict[str, list[Hit]] = {}
@@ -130,7 +134,7 @@ def _applies_at(hit: Hit, path: bytes) -> bool:
 
 
 def _matches_glob(patterns: tuple[str, ...], path: bytes) -> bool:
-    """Whether a glob matches: one without a slash the file name, another one the end of the path.
+    """Whether one of the globs matches: one without a slash the file name, another one the end of the path.
 
     The `!` before the member of an archive counts as a slash.
     """

@@ -32,13 +32,16 @@ class RemoteAccess:
     token: Secret | None = None
 
     def clone_remote(self, source: ScanSource) -> Remote:
-        """Return the address to clone a source from, with the token if `source.github` is set."""
+        """Return the address to clone a source from, with the token as login if `source.github` is set.
+
+        The login is None if there is no token or the source is not on GitHub.
+        """
         login = ("x-access-token", reveal(self.token)) if self.token is not None and source.github else None
         return Remote(source.url, login)
 
 
 def list_sources(spec: TargetSpec, access: RemoteAccess, gaps: list[Gap]) -> list[ScanSource]:
-    """Return the sources of a target; append to `gaps` what may not be scanned.
+    """Return the sources of a target; append a gap to `gaps` for each one that may not be scanned.
 
     Raise OperatorError if the GitHub host cannot list them.
     """
@@ -59,7 +62,7 @@ def list_sources(spec: TargetSpec, access: RemoteAccess, gaps: list[Gap]) -> lis
 def scan_site(
     source: ScanSource, access: RemoteAccess, ruleset: RuleSet, floor: Confidence, progress: ProgressCallback
 ) -> ScanOutcome:
-    """Crawl the web site of a source and scan each resource as it arrives.
+    """Crawl the web site of a source, scan each resource as it arrives, and return the hits and gaps.
 
     Hits below the confidence `floor` are dropped. `progress` is called with the outcome so far after each
     resource.

@@ -41,10 +41,12 @@ class ScanSource:
 async def resolve_target(
     spec: TargetSpec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
 ) -> AsyncIterator[ScanSource]:
-    """Yield the sources of a target; append to `gaps` what may not be scanned.
+    """Yield the sources of a target; append a gap to `gaps` for what may not be scanned.
 
     `has_credential` is whether the target has its own credential. Without one `host` uses the operator's
-    token, and only public repositories and gists are scanned. Raise GitHubError if `host` cannot list them.
+    token, and only public repositories are scanned, and of a user's gists only the public ones. Raise
+    GitHubError if `host` cannot list them, BadInputError if the target's name is not valid, and OperatorError
+    for a commit on a host that is not GitHub.
     """
     match spec.kind:
         case TargetKind.SITE | TargetKind.PAGE:
@@ -68,7 +70,7 @@ async def _owner_sources(
 ) -> AsyncIterator[ScanSource]:
     """Yield the selected repositories of a GitHub user or organisation, with wikis and gists by its options.
 
-    `has_credential` and `gaps` are as in `resolve_target`.
+    Empty repositories are left out. `has_credential` and `gaps` are as in `resolve_target`.
     """
     owner = spec.name.removeprefix("github:")
     async for repository in host.repositories(owner):
@@ -85,8 +87,8 @@ async def _user_gists(
 ) -> AsyncIterator[ScanSource]:
     """Yield the gists of the user `owner`; the secret ones only if `has_credential`.
 
-    The operator's token may belong to that user and list secret gists. Those are one gap without their names,
-    because anybody who knows the id of a secret gist can read it.
+    The operator's token may belong to that user and list secret gists. For these, one gap without their names
+    is appended to `gaps`, because anybody who knows the id of a secret gist can read it.
     """
     has_secret = False
     async for gist in host.gists(owner):
@@ -105,8 +107,9 @@ async def _single_source(
 ) -> list[ScanSource]:
     """Return the source of a target that is one repository (with its wiki), gist or commit.
 
-    `has_credential` and `gaps` are as in `resolve_target`; the result is [] if it may not be scanned. Raise
-    OperatorError for a commit on a host that is not GitHub.
+    `has_credential` and `gaps` are as in `resolve_target`; the result is [] if the repository is empty or may
+    not be scanned. A gist is returned even if it is secret. Raise OperatorError for a commit on a host that
+    is not GitHub.
     """
     path = urlsplit(spec.name).path.strip("/").removesuffix(".git")
     is_gist = spec.kind is TargetKind.GIST
@@ -131,7 +134,11 @@ def _is_gist_host(url: str) -> bool:
 
 
 def _is_selected(repository: HostedRepository, spec: TargetSpec) -> bool:
-    """Whether the options and patterns of an owner target select this repository."""
+    """Whether the options and patterns of an owner target select this repository.
+
+    Forks need the option `forks`, and archived repositories are out if the option `archived` is off. The name
+    must match an `include` pattern, if there are any, and no `exclude` pattern.
+    """
     if repository.fork and not spec.options.get("forks"):
         return False
     if repository.archived and not spec.options.get("archived", True):
@@ -139,7 +146,7 @@ def _is_selected(repository: HostedRepository, spec: TargetSpec) -> bool:
     names = (repository.full_name.lower(), repository.full_name.lower().partition("/")[2])
 
     def matches(patterns: tuple[str, ...]) -> bool:
-        """Whether a pattern matches OWNER/NAME or NAME."""
+        """Whether a pattern matches OWNER/NAME or NAME, in any case of letters."""
         return any(fnmatchcase(name, pattern.lower()) for name in names for pattern in patterns)
 
     return (not spec.include or matches(spec.include)) and not matches(spec.exclude)
@@ -150,7 +157,8 @@ def _with_wiki(
 ) -> list[ScanSource]:
     """Return the sources of a repository and, by the options of `spec`, its wiki.
 
-    Return [] if the repository is empty or may not be scanned; the latter is added to `gaps`.
+    Return [] if the repository is empty, or if it may not be scanned; the latter is added to `gaps`.
+    `has_credential` is as in `resolve_target`.
     """
     if not _may_scan(repository, has_credential=has_credential, gaps=gaps) or repository.empty:
         return []
@@ -163,7 +171,7 @@ def _with_wiki(
 def _may_scan(repository: HostedRepository, *, has_credential: bool, gaps: list[Gap]) -> bool:
     """Whether a run may scan a repository: if it is public, or if the target has its own credential.
 
-    If not, add a gap: the operator's token must not be used for a repository that is not public.
+    If not, append a gap to `gaps`: the operator's token must not be used for a repository that is not public.
     """
     if repository.visibility is Visibility.PUBLIC or has_credential:
         return True
@@ -182,7 +190,7 @@ def _path_patterns(spec: TargetSpec, patterns: tuple[str, ...]) -> tuple[str, ..
 def _site_source(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
     """Return the source of a site, or of a page, which is a site with depth 0.
 
-    Without a credential it counts as public.
+    Its visibility is public without a credential, and unknown with one.
     """
     parts = urlsplit(spec.name)
     return ScanSource(
@@ -256,7 +264,7 @@ def _gist_source(gist: HostedGist) -> ScanSource:
 
 
 def _folder_source(spec: TargetSpec) -> ScanSource:
-    """Return the source of a local folder. Its identity is the URL of its remote `origin` or its path."""
+    """Return the source of a local folder; its identity is the URL of its remote `origin` or its path."""
     origin = read_origin_url(Path(spec.name))
     return ScanSource(
         origin or f"file://{spec.name}",
@@ -271,7 +279,7 @@ def _folder_source(spec: TargetSpec) -> ScanSource:
 def _other_host_source(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
     """Return the source of a repository or gist on a host whose API we do not use.
 
-    Without a credential it counts as public.
+    Its visibility is public without a credential, and unknown with one.
     """
     address = spec.name.removesuffix("/").removesuffix(".git")
     parts = urlsplit(address)

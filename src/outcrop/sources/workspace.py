@@ -22,8 +22,8 @@ _MAX_UNLOCKED_SECONDS = 60  # a folder without a lock file is younger: its proce
 def cache_folder() -> Path:
     """Return the folder for files that can be created again: compiled rules, scan caches, clones.
 
-    It is `outcrop` in XDG_CACHE_HOME or ~/.cache, and need not exist. For a user without a home it is a path
-    that cannot be created.
+    The folder is `outcrop` in XDG_CACHE_HOME or ~/.cache, and need not exist. For a user without a home the
+    result is a path that cannot be created.
     """
     base = os.environ.get("XDG_CACHE_HOME") or ""
     try:
@@ -34,7 +34,11 @@ def cache_folder() -> Path:
 
 @contextlib.contextmanager
 def work_folder(cache: Path) -> Iterator[Path]:
-    """Yield a new folder in `cache`/work, or else in the system's temporary folder; remove it on exit."""
+    """Yield a new folder in `cache`/work, or else in the system's temporary folder; remove it on exit.
+
+    The folder is locked until then. Folders of processes that have ended are removed first. Raise
+    OperatorError as `_own_temporary_folder` does.
+    """
     try:
         folder, lock = _create_folder(cache / "work")
     except OSError:
@@ -47,9 +51,9 @@ def work_folder(cache: Path) -> Iterator[Path]:
 
 
 def _create_folder(parent: Path) -> tuple[Path, int]:
-    """Create and lock a folder in `parent`; return it and the file descriptor of its lock.
+    """Create and lock a folder in `parent`; return the folder and the file descriptor of its lock.
 
-    `parent` is created if it is missing. Abandoned folders in it are removed.
+    `parent` is created if it is missing. Abandoned folders in `parent` are removed.
     """
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     remove_abandoned_folders(parent)
@@ -65,8 +69,8 @@ def _create_folder(parent: Path) -> tuple[Path, int]:
 def _own_temporary_folder() -> Path:
     """Return this user's folder in the system's temporary folder, which is created if it is missing.
 
-    Raise OperatorError if another user can write to it: who can write to a repository can make git run
-    programs.
+    Raise OperatorError if it is no folder, or if another user owns it or can write to it: who can write to a
+    repository can make git run programs.
     """
     folder = Path(tempfile.gettempdir()) / f"outcrop-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
@@ -80,7 +84,10 @@ def _own_temporary_folder() -> Path:
 
 
 def remove_abandoned_folders(parent: Path) -> None:
-    """Remove the work folders in `parent` whose process has ended, so that nobody holds their lock."""
+    """Remove the work folders in `parent` whose process has ended, so that nobody holds their lock.
+
+    A folder without a lock file is removed if it was last changed more than _MAX_UNLOCKED_SECONDS ago.
+    """
     for folder in parent.glob("scan-*"):
         try:
             lock = os.open(folder / _LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)

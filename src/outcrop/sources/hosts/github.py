@@ -89,29 +89,42 @@ class GitHub:
             yield await self._hosted_repository(raw)
 
     async def repository(self, full_name: str) -> HostedRepository:
-        """Return the repository with this OWNER/NAME, which may be a former name of it.
+        """Return the repository with this OWNER/NAME, which may be a former name of the repository.
 
-        Raise BadInputError if the name is not valid, and GitHubError if it cannot be read.
+        Raise BadInputError if the name is not valid, and GitHubError if the repository cannot be read.
         """
         return await self._hosted_repository(await self._api.get(f"/repos/{_checked(_FULL_NAME, full_name)}"))
 
     async def repository_by_id(self, id: int) -> HostedRepository:  # noqa: A002
-        """Return the repository with this number of GitHub, which stays the same when it is renamed."""
+        """Return the repository with this number of GitHub, which stays the same when it is renamed.
+
+        Raise GitHubError if the repository cannot be read.
+        """
         return await self._hosted_repository(await self._api.get(f"/repositories/{id:d}"))
 
     async def gists(self, user: str) -> AsyncIterator[HostedGist]:
-        """Yield the gists of this user; the secret ones only if the token belongs to that user."""
+        """Yield the gists of this user; the secret ones only if the token belongs to that user.
+
+        Raise BadInputError if the name is not valid, and GitHubError if a request fails.
+        """
         name = _checked(_OWNER, user)
         path = "/gists" if await self._is_token_of(name) else f"/users/{name}/gists"
         async for raw in self._api.pages(f"{path}?per_page={PER_PAGE}"):
             yield _parse_gist(raw)
 
     async def gist(self, id: str) -> HostedGist:  # noqa: A002
-        """Return the gist with this id; raise BadInputError if the id is not valid."""
+        """Return the gist with this id.
+
+        Raise BadInputError if the id is not valid, and GitHubError if the gist cannot be read.
+        """
         return _parse_gist(await self._api.get(f"/gists/{_checked(_GIST_ID, id)}"))
 
     async def commit(self, full_name: str, sha: str) -> HostedCommit:
-        """Return a commit of the repository OWNER/NAME; `sha` is its id or the first digits of it."""
+        """Return a commit of the repository OWNER/NAME, with its full id and its repository.
+
+        `sha` is the id of the commit or its first digits. Raise BadInputError if an argument is not valid,
+        and GitHubError if a request fails.
+        """
         raw = await self._api.get(_commit_path(full_name, sha))
         return HostedCommit(
             _matching(raw, "sha", _SHA), await self.repository(full_name), _https_url(raw, "html_url")
@@ -120,8 +133,9 @@ class GitHub:
     async def commit_is_gone(self, full_name: str, sha: str) -> bool | None:
         """Whether the host no longer serves the commit `sha` of the repository OWNER/NAME; None if unknown.
 
-        It is unknown if a request fails, or if the repository itself cannot be read: the host then answers
-        404 for every commit.
+        True if the host answers 404 or 422 for the commit and serves the repository: without access to the
+        repository it answers 404 for every commit. False if the host serves the commit. Unknown in all other
+        cases, also if a request fails. Raise BadInputError if an argument is not valid.
         """
         commit, repository = _commit_path(full_name, sha), f"/repos/{_checked(_FULL_NAME, full_name)}"
         with suppress(GitHubError):
@@ -136,7 +150,10 @@ class GitHub:
         return None
 
     def is_own_host(self, clone_url: str) -> bool:
-        """Whether a repository with this clone URL is on the host of this API, which the token is for."""
+        """Whether a clone URL is https and at the web host of this API, which the token is for.
+
+        That is `github.com` for `api.github.com`.
+        """
         own = self._api.host
         if own == "api.github.com" or (own.startswith("api.") and own.endswith(".ghe.com")):
             own = own.removeprefix("api.")
@@ -145,7 +162,8 @@ class GitHub:
     async def _is_token_of(self, login: str) -> bool:
         """Whether the token belongs to the user `login`; False without a token or with the token of an app.
 
-        The first call asks the host for the user of the token.
+        The first call asks the host for the user of the token and remembers the answer. Raise GitHubError if
+        that request fails for another reason than a missing permission.
         """
         if self._token is None:
             return False
@@ -160,9 +178,11 @@ class GitHub:
         return self._login == login.lower()
 
     async def _hosted_repository(self, raw: Any) -> HostedRepository:
-        """Build a repository from the decoded JSON of the API.
+        """Return the repository that decoded JSON of the API describes.
 
-        If its size leaves open whether it is empty, ask the host for its commits.
+        If its size is 0 although something was pushed, ask the host for its commits to find out whether it is
+        empty; it counts as not empty if that request fails. Raise GitHubError if a field is missing or
+        malformed.
         """
         repository = _parse_repository(raw)
         if _field(raw, "size", int) or repository.empty:
@@ -175,7 +195,11 @@ class GitHub:
 
 
 def _parse_repository(raw: Any) -> HostedRepository:
-    """Build a repository from decoded JSON; raise GitHubError if a field is missing or malformed."""
+    """Return the repository in decoded JSON; raise GitHubError if a field is missing or malformed.
+
+    An unknown visibility becomes Visibility.UNKNOWN. `empty` is set if nothing was ever pushed and the size
+    is 0.
+    """
     pushed_at, visibility = _optional_text(raw, "pushed_at"), _optional_text(raw, "visibility")
     if visibility is None:  # older servers have `private` only
         visibility = "private" if _field(raw, "private", bool) else "public"
@@ -195,7 +219,7 @@ def _parse_repository(raw: Any) -> HostedRepository:
 
 
 def _parse_gist(raw: Any) -> HostedGist:
-    """Build a gist from decoded JSON; raise GitHubError if a field is missing or malformed."""
+    """Return the gist in decoded JSON; raise GitHubError if a field is missing or malformed."""
     owner = raw.get("owner") if isinstance(raw, dict) else None  # old anonymous gists have none
     return HostedGist(
         id=_matching(raw, "id", _GIST_ID),
@@ -208,7 +232,10 @@ def _parse_gist(raw: Any) -> HostedGist:
 
 
 def _field(raw: Any, name: str, kind: type[_T]) -> _T:
-    """Return the field `name` of decoded JSON; raise GitHubError if it is missing or not a `kind`."""
+    """Return the field `name` of decoded JSON; raise GitHubError if it is missing or not a `kind`.
+
+    `raw` may be anything. A boolean is not an `int` here.
+    """
     value = raw.get(name) if isinstance(raw, dict) else None
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise _missing_field(name)
@@ -216,7 +243,10 @@ def _field(raw: Any, name: str, kind: type[_T]) -> _T:
 
 
 def _optional_text(raw: Any, name: str) -> str | None:
-    """Return the text field `name`, or None if it is missing or null; raise GitHubError for another type."""
+    """Return the text field `name`; None if it is missing or null, or if `raw` is not an object.
+
+    Raise GitHubError if the field is not a text.
+    """
     return _field(raw, name, str) if isinstance(raw, dict) and raw.get(name) is not None else None
 
 
@@ -248,8 +278,8 @@ def _missing_field(name: str) -> GitHubError:
 def _commit_path(full_name: str, sha: str) -> str:
     """Return the API path of the commit `sha` of the repository OWNER/NAME.
 
-    It requests at most one of the commit's files, since the files are not used. Raise BadInputError if an
-    argument is not valid.
+    Its query limits the response to one of the commit's files, since the files are not used. Raise
+    BadInputError if an argument is not valid.
     """
     return f"/repos/{_checked(_FULL_NAME, full_name)}/commits/{_checked(_SHA, sha)}?per_page=1"
 

@@ -73,7 +73,7 @@ class EtagCache(Protocol):
     """Responses of earlier runs by key. GitHub does not count a request whose response has not changed."""
 
     async def get(self, key: str) -> tuple[str, bytes] | None:
-        """Return the ETag and the body that were stored for this key, or None."""
+        """Return the ETag and the body that were stored for this key; None if nothing is stored."""
 
     async def put(self, key: str, etag: str, body: bytes) -> None:
         """Store a response body with its ETag for this key."""
@@ -99,7 +99,7 @@ class RateLimit:
     async def wait_until_allowed(self) -> None:
         """Wait until the next request may be sent. One task sleeps, the others wait for its lock.
 
-        Raise GitHubError if that takes longer than `max_wait` seconds.
+        Raise GitHubError, without waiting, if requests are blocked for longer than `max_wait` seconds.
         """
         async with self._lock:
             while (seconds := (until := self._blocked_until) - self._clock()) > 0:
@@ -112,7 +112,7 @@ class RateLimit:
                     self._blocked_until = 0.0
 
     async def pause(self, seconds: float, reason: str) -> None:
-        """Call `on_wait` with the seconds and the reason, then sleep for so long."""
+        """Call `on_wait` with the seconds and the reason, then sleep for that many seconds."""
         self._on_wait(seconds, reason)
         await self._sleep(seconds)
 
@@ -129,7 +129,8 @@ class RateLimit:
     def is_limited(self, response: HttpResponse, waits: int) -> bool:
         """Whether the host refused the request because of a rate limit. If so, block further requests.
 
-        `waits` is how often this request has been refused before. Raise GitHubError if that is too often.
+        `waits` is how often this request has been refused before. Raise GitHubError if that is
+        _MAX_RATE_LIMIT_WAITS times.
         """
         if response.status not in _RATE_LIMIT_STATUSES:
             return False
@@ -200,14 +201,18 @@ class GitHubApi:
         return (await self._get_page(self._base + path)).value
 
     async def status(self, path: str) -> int:
-        """Return only the HTTP status for `path`; raise GitHubError if the host cannot be reached."""
+        """Return only the HTTP status, below 500, of a GET request for `path`.
+
+        Raise GitHubError if the host cannot be reached, keeps answering 5xx, or has us wait too long.
+        """
         return (await self._request(self._base + path)).status
 
     async def pages(self, path: str) -> AsyncIterator[Any]:
-        """Yield the items of all pages of the list at `path`, each id once.
+        """Yield the items of all pages of the list at `path`, each id once; all items without an id too.
 
-        An item appears on two pages if something is created or deleted between the requests. Raise
-        GitHubError if a request fails, a page is not a list, or the pages do not end.
+        An item appears on two pages if something is created or deleted between the requests. An item that is
+        not an object is None. Raise GitHubError if a request fails, a page is not a list, or the pages do not
+        end.
         """
         url: str | None = self._base + path
         requested: set[str] = set()
@@ -227,9 +232,10 @@ class GitHubApi:
             url = page.next
 
     async def _get_page(self, url: str) -> _Page:
-        """Get one URL, from the cache if the host answers that it is unchanged; cache a new response.
+        """Return the page at a URL, reduced to the fields that are used, with the URL of the next page.
 
-        Raise GitHubError for a failure status, and for a body that is not a complete JSON object or list.
+        The cached page is returned if the host answers that it is unchanged; a new one is cached. Raise
+        GitHubError for a failure status, and for a body that is not a complete JSON object or list.
         """
         key = f"{self._cache_prefix} {url}"
         cached = await self._read_cache(key)
@@ -253,7 +259,7 @@ class GitHubApi:
         return page
 
     async def _read_cache(self, key: str) -> _Page | None:
-        """Return the cached page with this key; None if there is none or another version wrote it."""
+        """Return the cached page with this key; None if there is none, or if it cannot be parsed."""
         cached = await self._etags.get(key) if self._etags else None
         if cached is None:
             return None
@@ -298,7 +304,11 @@ class GitHubApi:
             retries += 1
 
     def _error_from(self, response: HttpResponse) -> GitHubError:
-        """Return the error for a response with a failure status and the reason in it; mask the token."""
+        """Return the error for a response with a failure status, with the reason in its body; mask the token.
+
+        A response with a Location header is a redirect to another host, which was not followed: that is the
+        error.
+        """
         if "Location" in response.headers:
             return GitHubError("malformed", f"{self.host}: the response redirects to another host")
         value = _parse_json(response)
@@ -329,7 +339,7 @@ def origin(url: str) -> tuple[str, str]:
 def _may_send_token(url: str) -> bool:
     """Whether a token may be sent to the API at `url`: over https, or over http to this machine.
 
-    The URL must have no user name, query or fragment.
+    False if the URL is malformed or has a user name, query or fragment.
     """
     scheme, host = origin(url)
     if not host or any(sign in url for sign in "@?#"):
@@ -379,9 +389,9 @@ def _next_url(response: HttpResponse) -> str | None:
 
 
 def _url_after_full_page(url: str, value: Any) -> str | None:
-    """Return the URL of the page after `url` if that page is full, else None.
+    """Return the URL of the page after the one at `url`; None if the page at `url` is not full.
 
-    `value` is the decoded page at `url`. It is full if it is a list of PER_PAGE items.
+    `value` is the decoded page at `url`. The page is full if it is a list of PER_PAGE items.
     """
     if not isinstance(value, list) or len(value) < PER_PAGE:
         return None
@@ -391,7 +401,7 @@ def _url_after_full_page(url: str, value: Any) -> str | None:
 
 
 def _header_number(response: HttpResponse, name: str) -> int | None:
-    """Return the header `name` as a number, or None if it is missing or not a number."""
+    """Return the header `name` as a number; None if it is missing or not a number of up to 12 digits."""
     text = response.headers.get(name, "")
     return int(text) if _HEADER_NUMBER.fullmatch(text) else None
 
