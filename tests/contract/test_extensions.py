@@ -60,7 +60,7 @@ PARAMETERS = {  # of the specification's operations
 
 @pytest.fixture
 def document() -> Json:
-    """Return a document of which no two parts are the same object, as a client reads it."""
+    """Return the document as a client reads it: no two parts are the same object."""
     found: Json = json.loads(json.dumps(describe(api_router(), "http://127.0.0.1")))
     return found
 
