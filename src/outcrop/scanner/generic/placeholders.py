@@ -105,7 +105,10 @@ _PUBLISHED_DIGESTS = frozenset(
 
 
 def decode_value(raw: bytes) -> str:
-    """Decode a value as UTF-8, or as Latin-1 if it is not UTF-8, so that every value has exactly one text."""
+    """Return a value as text: decoded as UTF-8, or as Latin-1 if it is not UTF-8.
+
+    So each value has exactly one text, and no value causes an error.
+    """
     try:
         return raw.decode()
     except UnicodeDecodeError:

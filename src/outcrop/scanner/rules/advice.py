@@ -47,17 +47,20 @@ class _RuleAdvice:
 
 
 def find_advice(rule_id: str | None, secret_type: str, own_rules: Sequence[Path] = ()) -> Advice:
-    """Return the advice about a credential that a rule has found, or else about its type.
+    """Return the advice of the rule with this id, or of the first rule of this type, or general advice.
 
     `own_rules` are files and folders of the operator's own rules; they have precedence over the built-in
-    ones.
+    ones. The result is cached: later changes of the files are not seen.
     """
     return _find_advice(rule_id, secret_type, (*own_rules, BUILT_IN_RULES))
 
 
 @lru_cache(maxsize=1_024)
 def _find_advice(rule_id: str | None, secret_type: str, paths: tuple[Path, ...]) -> Advice:
-    """Return the advice from the rule files of these paths."""
+    """Return the advice from the rule files of these paths, or general advice for the type.
+
+    The result is cached.
+    """
     rule = _find_rule_advice(rule_id, secret_type, paths)
     if rule is None:
         return Advice(_make_steps(_advice_for_type(secret_type, None, is_password=False), None))
@@ -69,7 +72,10 @@ def _find_advice(rule_id: str | None, secret_type: str, paths: tuple[Path, ...])
 
 
 def _make_steps(first_step: str, issuer: str | None) -> tuple[str, ...]:
-    """Return the first step and those that hold for every credential."""
+    """Return the first step and the steps that are the same for every credential.
+
+    They name the logs of `issuer`; with None, those of the systems that the credential gives access to.
+    """
     logs = f"{issuer}'s logs" if issuer else "the logs of the systems it gives access to"
     return (
         first_step,
@@ -80,7 +86,11 @@ def _make_steps(first_step: str, issuer: str | None) -> tuple[str, ...]:
 
 
 def _advice_for_type(secret_type: str, issuer: str | None, *, is_password: bool) -> str:
-    """Return the first step for a type of credential whose rule file has no advice."""
+    """Return the first step for a type of credential whose rule file has no advice.
+
+    `issuer` is None if no issuer can revoke the credential, or it is not known. `is_password` says that the
+    rule finds passwords.
+    """
     kind = secret_type.lower()
     if kind in _DATABASE_TYPES:
         return (
@@ -108,7 +118,7 @@ def _advice_for_type(secret_type: str, issuer: str | None, *, is_password: bool)
 
 
 def _find_rule_advice(rule_id: str | None, secret_type: str, paths: Sequence[Path]) -> _RuleAdvice | None:
-    """Return the keys of the rule with this id, or else of the first rule of this type, or None."""
+    """Return the keys of the rule with this id, or else of the first rule of this type; None without such."""
     of_type = None
     for rule, file in _read_candidate_rules(rule_id, secret_type, paths):
         found = _RuleAdvice(

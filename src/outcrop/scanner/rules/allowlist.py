@@ -28,10 +28,11 @@ class Allowlist(NamedTuple):
 def match_allowlists(
     allowlists: tuple[Allowlist, ...], data: bytes, value: Span, match: Span
 ) -> tuple[int, ...] | None:
-    """Return None if an allowlist allows the value by itself.
+    """Return None if an allowlist allows the value by its conditions on the value alone.
 
     Otherwise return the indexes of the allowlists that allow it in their paths and commits only: those that
-    need all conditions, and whose conditions on the value are true. `value` and `match` are spans in `data`.
+    need all conditions, and whose conditions on the value are true. `value` and `match` are the spans of the
+    value and of the whole match in `data`.
     """
     indexes: list[int] = []
     for index, allowlist in enumerate(allowlists):
@@ -45,7 +46,11 @@ def match_allowlists(
 
 
 def _test_value(allowlist: Allowlist, data: bytes, span: Span, match: Span) -> Iterator[bool]:
-    """Yield the result of each condition of an allowlist on a value."""
+    """Yield whether a value meets each condition that an allowlist has on values: `regex` and `stopwords`.
+
+    Conditions that are not set are skipped. `span` and `match` are the spans of the value and of the whole
+    match in `data`.
+    """
     value = data[slice(*span)]
     if allowlist.regex:
         text = value
@@ -60,7 +65,7 @@ def _test_value(allowlist: Allowlist, data: bytes, span: Span, match: Span) -> I
 
 
 def _lines_around(data: bytes, match: Span) -> bytes:
-    """Return the lines of a match, with at most _MAX_LINE_BYTES before and after the match."""
+    """Return the lines that a match is in, with at most _MAX_LINE_BYTES before and after the match."""
     left, right = max(0, match[0] - _MAX_LINE_BYTES), match[1] + _MAX_LINE_BYTES
     stop = data.find(b"\n", match[1], right)
     return data[max(left, data.rfind(b"\n", left, match[0]) + 1) : stop if stop >= 0 else right]

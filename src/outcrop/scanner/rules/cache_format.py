@@ -59,6 +59,7 @@ class LazyRules(Sequence[Rule]):
         return len(self._lines)
 
     def __getitem__(self, number: int) -> Rule:  # type: ignore[override]  # there are no slices
+        """Return the rule with this number; it is parsed at the first use and then kept."""
         rule = self._parsed.get(number)
         if rule is None:
             rule = self._parsed[number] = _parse_rule(orjson.loads(self._lines[number]))
@@ -68,13 +69,16 @@ class LazyRules(Sequence[Rule]):
         return map(self.__getitem__, range(len(self._lines)))
 
     def get(self, rule_id: str) -> Rule | None:
-        """Return the rule with this id, or None."""
+        """Return the rule with this id; None if there is none."""
         number = self.ids.get(rule_id)
         return None if number is None else self[number]
 
 
 def group_by_trigger(rules: Sequence[Rule]) -> dict[str, list[FormNumber]]:
-    """Return the forms of each trigger pattern: several forms can have the same one."""
+    """Return the forms that have each trigger pattern, as rule number and form index.
+
+    Several forms can have the same pattern. The order of the patterns is that of the trigger numbers.
+    """
     groups: dict[str, list[FormNumber]] = {}
     for number, rule in enumerate(rules):
         for index, form in enumerate(rule.forms):
@@ -83,7 +87,10 @@ def group_by_trigger(rules: Sequence[Rule]) -> dict[str, list[FormNumber]]:
 
 
 def serialize_rules(rules: LazyRules, notes: Sequence[str]) -> bytes:
-    """Return the content of the cache file for rules and for the notes of a gitleaks configuration."""
+    """Return the content of the cache file for rules and for the notes of a gitleaks configuration.
+
+    The examples of the rules are left out.
+    """
     header = {
         "ids": [rule.id for rule in rules],
         "triggers": rules.triggers,
@@ -156,7 +163,10 @@ def _parse_allowlist(row: list[Any]) -> Allowlist:
 
 
 def _member_of(kind: type[StrEnum]) -> Callable[[str], StrEnum]:
-    """Return a function from the value of a member of `kind` to the member."""
+    """Return a function from the value of a member of `kind` to the member.
+
+    The function raises KeyError for any other text.
+    """
     return {member.value: member for member in kind}.__getitem__
 
 

@@ -54,7 +54,7 @@ class AnswerSpec(AnswerCondition):
 
     @model_validator(mode="after")
     def _refuse_without_condition(self) -> Self:
-        """Raise ValueError if the answer has no condition, or only `lacks`."""
+        """Return the answer; raise ValueError if it has no condition, or only `lacks`."""
         if not (self.status or self.contains or self.json_ or self.header):
             raise ValueError("an answer needs a condition: status, contains, json or header")
         return self
@@ -67,7 +67,10 @@ class ShortAnswerSpec(AnswerCondition):
     reply: str = Field(min_length=1)
 
     def expand(self, result: AnswerResult, status: int, reason: str) -> tuple[AnswerSpec, "RecordedReply"]:
-        """Return the answer and the recorded reply; `status` and `reason` are the defaults."""
+        """Return the answer and the recorded reply that the table is short for.
+
+        `status` and `reason` are used unless the table has its own.
+        """
         keys = self.model_dump(by_alias=True, exclude_unset=True, exclude={"reply"}) | {"result": result}
         answer = AnswerSpec.model_validate({"status": [status], "reason": reason} | keys)
         media_type = "application/json" if self.reply[0] in "{[" else "text/plain"
@@ -156,7 +159,7 @@ class CheckSpec(RequestSpec):
 
     @model_validator(mode="after")
     def _expand_short_answers(self) -> Self:
-        """Return the check with `live` and `dead` expanded behind its own answers and replies."""
+        """Return the check with `live` and `dead` expanded and put after its own answers and replies."""
         defaults = ((self.live, _LIVE), (self.dead, _DEAD))
         expanded = [short.expand(*default) for short, default in defaults if short is not None]
         if not expanded:
@@ -179,7 +182,11 @@ class CheckSpec(RequestSpec):
 
     @model_validator(mode="after")
     def _refuse_without_request(self) -> Self:
-        """Raise ValueError if the check has neither a request over HTTPS nor `named` nor `unasked`."""
+        """Return the check; raise ValueError if it has neither a request nor `named` nor `unasked`.
+
+        A request needs an `answer`, and a `url` that begins with `https://`, or with `{` if the host may be
+        from the scanned text.
+        """
         if self.unasked or self.named is not None:
             return self
         if not (self.url and self.answer):
@@ -201,13 +208,19 @@ _CHECKS: TypeAdapter[tuple[CheckSpec, ...]] = TypeAdapter(Checks)
 
 @lru_cache(maxsize=4096)  # more than there are rule files
 def _load_file_checks(file: str) -> dict[str, tuple[CheckSpec, ...]]:
-    """Return the checks of all rules in a file, by the id of the rule."""
+    """Return the checks of all rules in a file that have some, by the id of the rule; the result is cached.
+
+    Raise OSError if the file cannot be read, and ValueError or KeyError if it is wrong.
+    """
     data = tomllib.loads(Path(file).read_text("utf-8"))
     return {rule["id"]: _CHECKS.validate_python(rule["check"]) for rule in data["rule"] if "check" in rule}
 
 
 def load_checks(rule_id: str, origin: str) -> tuple[CheckSpec, ...]:
-    """Return the checks of a rule, read from the file of its `origin`; none if the file cannot be read."""
+    """Return the checks of a rule, read from the file of its `origin` ("file:line"); () if it has none.
+
+    If there is no such file, the built-in file of the same name is read. () also if no file can be read.
+    """
     file, _, _ = origin.rpartition(":")
     if not Path(file).exists():  # the rules were compiled by another installation
         file = str(BUILT_IN_RULES / Path(file).name)
@@ -218,6 +231,9 @@ def load_checks(rule_id: str, origin: str) -> tuple[CheckSpec, ...]:
 
 
 def choose_check(checks: Sequence[CheckSpec], secret: str) -> CheckSpec | None:
-    """Return the first check that is for credentials like this one, or for all; None if there is none."""
+    """Return the first check whose pattern `only` matches the beginning of the secret, or that has no `only`.
+
+    None if there is no such check.
+    """
     value = secret.encode("utf-8", "surrogateescape")
     return next((check for check in checks if not check.only or compile_regex(check.only).match(value)), None)

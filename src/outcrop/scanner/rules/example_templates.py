@@ -66,6 +66,7 @@ def expand_template(template: str, seed: str) -> str:
     previous = ""
 
     def fill(match: re.Match[str]) -> str:
+        """Return the text for a matched expression, and store it as `previous` for a later checksum."""
         nonlocal previous
         previous = _evaluate(match[1], previous, rng)
         return previous
@@ -85,6 +86,7 @@ def _evaluate(expression: str, previous: str, rng: random.Random) -> str:
     """Return the text for an expression such as `hex 32`; `previous` is the result of the one before it.
 
     A checksum is that of `previous`. With an argument, it is that of the argument and is appended to it.
+    Raise TemplateError if the expression is unknown or asks for too much, and ValueError for a wrong number.
     """
     name, _, argument = expression.partition(" ")
     if name in ALPHABETS:

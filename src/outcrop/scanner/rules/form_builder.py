@@ -128,7 +128,11 @@ def make_regex_form(
     min_entropy: float = 0.0,
     keywords: tuple[str, ...] = (),
 ) -> CredentialForm:
-    """Return the form of a complete regular expression; raise PatternError if it cannot be used."""
+    """Return the form of a complete regular expression; raise PatternError if it cannot be used.
+
+    The group `secret`, if there is one, is the value. Values with fewer than `min_entropy` bits per character
+    are dropped. One of `keywords` (in lower case) must be anywhere in the text, unless there are none.
+    """
     _check_regex("pattern", regex)
     return CredentialForm(
         pattern=_describe_regex(regex),
@@ -141,12 +145,21 @@ def make_regex_form(
 
 
 def make_companion_regex(pattern: str, context: list[str]) -> str:
-    """Return the full regular expression of a companion: context words, gap, boundaries and value."""
+    """Return the full regular expression of a companion, in which the group `secret` is its value.
+
+    It has one of the words `context`, a gap of up to _CONTEXT_GAP bytes, a boundary, the value and a
+    boundary. Without `context` it begins with the boundary; a `pattern` with a group `secret` gets no
+    boundaries. Raise PatternError if a pattern is wrong.
+    """
     return _join_regex(pattern, context, _CONTEXT_GAP).full
 
 
 def _expand_shorthand(table: FormTable) -> FormTable:
-    """Return the table with the keys that its shorthand keys `word` and `value` are short for."""
+    """Return the table with the keys added that its shorthand keys `word` and `value` are short for.
+
+    Raise PatternError unless exactly one of `pattern` and `value` is given, if `word` comes with other
+    context, or if a `value` without a prefix has no context at all.
+    """
     has_context = bool(table.context or table.near or table.after)
     if bool(table.pattern) == bool(table.value):
         raise PatternError(
@@ -166,7 +179,10 @@ def _expand_shorthand(table: FormTable) -> FormTable:
 
 
 def _expand_values(table: FormTable) -> dict[str, Any]:
-    """Return the keys that are made from `value`; the table's own `entropy` and `exclude` have precedence."""
+    """Return `pattern`, `entropy` and `exclude` made from `value`; the table's own last two have precedence.
+
+    Raise PatternError if a value is not understood.
+    """
     return {
         "pattern": shorthand.make_pattern(table.value),
         "entropy": shorthand.min_entropy(table.value) if table.entropy is None else table.entropy,
@@ -175,7 +191,10 @@ def _expand_values(table: FormTable) -> dict[str, Any]:
 
 
 def _check_keys(table: FormTable) -> None:
-    """Raise PatternError for keys that cannot be combined and for values that are unknown."""
+    """Raise PatternError for keys that cannot be combined, for unknown checksums and for wrong patterns.
+
+    The message begins with a key.
+    """
     if sum(map(bool, (table.context, table.near, table.after))) > 1:
         raise PatternError("context, near and after cannot be used together")
     if table.until:
@@ -197,10 +216,10 @@ def _check_keys(table: FormTable) -> None:
 
 
 def _join_regex(pattern: str, context: list[str], gap: int, *, has_boundaries: bool = True) -> _JoinedRegex:
-    """Return the regular expression for a context word, up to `gap` bytes, and a value like `pattern`.
+    """Return the regular expression for one of the words `context`, up to `gap` bytes, and a value.
 
-    A pattern with a group `secret` sets its own boundaries; any other gets them unless `has_boundaries` is
-    false.
+    The value is like `pattern`. A pattern with a group `secret` sets its own boundaries; any other gets them
+    and the group unless `has_boundaries` is false. Raise PatternError if a pattern is wrong.
     """
     _check_filled_regex("pattern", pattern)
     for word in context:
@@ -234,7 +253,11 @@ def _joining_chars(edge_bytes: set[int]) -> str:
 
 
 def _derive_strength(table: FormTable) -> Strength:
-    """Return the strength of a form that does not name its own."""
+    """Return the strength of a form that does not name its own.
+
+    CHECKSUM with a checksum, else CONTEXT with context words, else PREFIX if all values begin with a literal
+    of three characters, else STRUCTURED.
+    """
     if table.checksum:
         return Strength.CHECKSUM
     if table.context or table.near or table.after:
@@ -244,7 +267,11 @@ def _derive_strength(table: FormTable) -> Strength:
 
 
 def _describe_regex(regex: str, longest: int = 0, *, value_at: int = 0) -> FormPattern:
-    """Return a regular expression with facts about its matches; `longest` is its own width if not given."""
+    """Return a regular expression with facts about its matches.
+
+    `longest` is the length of the longest match to search for; 0 for the width of the pattern. `value_at` is
+    the offset in `regex` behind the context words.
+    """
     return FormPattern(
         regex=regex,
         longest=longest or regex_ast.match_width(regex_ast.parse(regex))[1],
@@ -255,7 +282,10 @@ def _describe_regex(regex: str, longest: int = 0, *, value_at: int = 0) -> FormP
 
 
 def _choose_trigger(table: FormTable, regex: str) -> FormTrigger:
-    """Return the trigger of a form: its own, or one for its words, or one for the full regular expression."""
+    """Return the trigger of a form: its own, or one for its words, or one for the full regular expression.
+
+    Raise PatternError, beginning with the key, if a pattern is wrong or too short.
+    """
     words = _words_regex(table)
     _check_regex("pattern", regex)
     if table.trigger:
@@ -266,7 +296,10 @@ def _choose_trigger(table: FormTable, regex: str) -> FormTrigger:
 
 
 def _words_regex(table: FormTable) -> str | None:
-    """Return a regular expression for the words of `word`, `near` or `after`, or None without such words."""
+    """Return a regular expression for the words of `word`, `near` or `after`; None without such words.
+
+    Raise PatternError if a word is wrong.
+    """
     if table.word:
         return shorthand.make_trigger_pattern(table.word, tight=table.tight)
     words = table.near or table.after
@@ -276,7 +309,10 @@ def _words_regex(table: FormTable) -> str | None:
 
 
 def _trigger_of_regex(regex: str) -> FormTrigger:
-    """Return the trigger for a full regular expression."""
+    """Return the trigger for a full regular expression, with `after_value` if it ends with the match.
+
+    Raise PatternError if it is too short.
+    """
     form_trigger = _make_trigger("pattern", regex, make_trigger)
     if not form_trigger.ends_match:
         return form_trigger
@@ -284,7 +320,7 @@ def _trigger_of_regex(regex: str) -> FormTrigger:
 
 
 def _make_trigger(key: str, pattern: str, make: Callable[[str], PrefilterTrigger]) -> FormTrigger:
-    """Return `make(pattern)` as a FormTrigger; a PatternError begins with `key`."""
+    """Return `make(pattern)` as a FormTrigger; the message of a PatternError gets `key` in front."""
     try:
         made = make(pattern)
     except PatternError as error:
@@ -293,7 +329,11 @@ def _make_trigger(key: str, pattern: str, make: Callable[[str], PrefilterTrigger
 
 
 def _search_window(table: FormTable, regex: str) -> SearchWindow:
-    """Return the window of a form around its trigger."""
+    """Return the window of a form around its trigger; `regex` is the form's full regular expression.
+
+    With `near` or `after` it has `within` bytes, in a list or a table MAX_COLLECTION_BYTES after the trigger,
+    otherwise only what the pattern reaches.
+    """
     distance = table.within or _CONTEXT_GAP
     before = distance if table.near else 0
     after = distance if table.near or table.after else 0
@@ -304,7 +344,11 @@ def _search_window(table: FormTable, regex: str) -> SearchWindow:
 
 
 def _value_checks(table: FormTable, strength: Strength) -> ValueChecks:
-    """Return the checks of a form; values next to a word that must be random may not be spelled in words."""
+    """Return the checks of a form's values.
+
+    `not_words` is the key `drawn`. If that is not given, it is true for a form with context words and a
+    minimum of entropy.
+    """
     not_words = table.drawn
     if not_words is None:
         not_words = bool(table.entropy) and strength is Strength.CONTEXT

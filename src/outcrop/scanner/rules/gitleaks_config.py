@@ -102,7 +102,7 @@ class _LocatedRule(NamedTuple):
 
     @property
     def is_reported(self) -> bool:
-        """Whether the rule finds anything that is reported."""
+        """Whether the rule has a regular expression and its matches are reported (no `skipReport`)."""
         return bool(self.table.regex) and not self.table.skipreport
 
 
@@ -115,7 +115,10 @@ class _ParsedFile(NamedTuple):
 
 
 def load_gitleaks_config(path: Path) -> GitleaksConfig:
-    """Return the rules of a configuration and of the files that it extends; raise RuleError."""
+    """Return the rules of a configuration and of the files that it extends, with notes on what has no effect.
+
+    Raise RuleError if a file is wrong.
+    """
     files = [_parse_file(file) for file in (path, *list_extended_files(path))]
     rules = files[-1].rules
     for file in reversed(files[:-1]):
@@ -129,7 +132,10 @@ def load_gitleaks_config(path: Path) -> GitleaksConfig:
 
 
 def _parse_file(path: Path) -> _ParsedFile:
-    """Return the parsed file; raise RuleError with file, line and rule."""
+    """Return the parsed file; raise RuleError, with file, line and rule, if it is wrong.
+
+    A rule without an id is called `rule-` and its number. Of two rules with the same id the last one counts.
+    """
     text = _read_text(path)
     file = _parse_tables(path, text)
     if file.extend.path and file.extend.usedefault:
@@ -157,7 +163,10 @@ def _read_text(path: Path) -> str:
 
 
 def _parse_tables(path: Path, text: str) -> _FileTable:
-    """Return the tables of a file, those of its rules not yet validated; raise RuleError."""
+    """Return the tables of a file, those of its rules not yet validated; raise RuleError if one is wrong.
+
+    All keys are in lower case.
+    """
     try:
         return _FileTable.model_validate(lower_keys(tomllib.loads(text)))
     except tomllib.TOMLDecodeError as error:
@@ -171,7 +180,11 @@ def _parse_tables(path: Path, text: str) -> _FileTable:
 
 
 def _parse_rule(raw: dict[str, Any], rule_id: str, origin: str) -> tuple[_RuleTable, list[str]]:
-    """Return the table of a rule, and notes on its keys that are ignored; raise RuleError."""
+    """Return the table of a rule, and notes on its keys that are ignored; raise RuleError if a key is wrong.
+
+    `raw` is the table as parsed, with keys in lower case; `rule_id` replaces its id. `origin` is file and
+    line, for messages.
+    """
     try:
         rule = _RuleTable.model_validate(raw | {"id": rule_id})
     except ValidationError as error:
@@ -202,9 +215,10 @@ def _allowlists_of(table: _RuleTable | _FileTable) -> list[_AllowlistTable]:
 
 
 def _merge_rules(file: _ParsedFile, base: dict[str, _LocatedRule]) -> dict[str, _LocatedRule]:
-    """Return the rules of `file` and those of `base`, which it extends, without disabled ones.
+    """Return the rules of `file` and those of `base` that `file` does not disable, by id.
 
-    A rule of `file` with the id of one of `base` extends that rule.
+    `base` has the rules of the file that `file` extends. A rule of `file` with the id of one of `base`
+    extends that rule.
     """
     disabled = file.table.extend.disabledrules
     merged = {rule_id: rule for rule_id, rule in base.items() if rule_id not in disabled}
@@ -217,7 +231,7 @@ def _merge_rules(file: _ParsedFile, base: dict[str, _LocatedRule]) -> dict[str, 
 
 
 def _extend_rule(rule: _RuleTable, base: _RuleTable) -> _RuleTable:
-    """Return `base` with the keys of `rule` in place of its own, and the allowlists and keywords of both."""
+    """Return `base` with the keys of _REPLACED_KEYS that `rule` sets, and allowlists and keywords of both."""
     replaced = {key: getattr(rule, key) for key in _REPLACED_KEYS if getattr(rule, key)}
     joined = {
         "allowlist": None,
@@ -228,7 +242,10 @@ def _extend_rule(rule: _RuleTable, base: _RuleTable) -> _RuleTable:
 
 
 def _file_notes(path: Path, files: Sequence[_ParsedFile], rules: dict[str, _LocatedRule]) -> Iterator[str]:
-    """Yield notes on keys of the files that have no effect, or not the expected one."""
+    """Yield notes on keys of the files that have no effect, or not the expected one.
+
+    `path` is the first of the files; `rules` are the merged rules of all of them, by id.
+    """
     not_read = files[-1].table.extend.path
     if len(files) > MAX_EXTENDED_FILES and not_read:
         yield f"{path}: extends more than {MAX_EXTENDED_FILES} files: {not_read} is not read"
@@ -249,7 +266,10 @@ def _file_notes(path: Path, files: Sequence[_ParsedFile], rules: dict[str, _Loca
 
 
 def _rule_notes(rule: _LocatedRule) -> Iterator[str]:
-    """Yield notes on a rule that finds nothing, or without a key that has no effect."""
+    """Yield a note if a rule finds nothing since it has no `regex`, or if its key `required` is ignored.
+
+    Yield nothing for a rule with `skipReport`.
+    """
     where = f"{rule.origin}: rule {rule.table.id}"
     if rule.table.skipreport:
         return
@@ -263,7 +283,10 @@ def _rule_notes(rule: _LocatedRule) -> Iterator[str]:
 
 
 def _make_rule(rule: _LocatedRule, file_allowlists: list[_AllowlistTable]) -> Rule:
-    """Return the rule of a table; raise RuleError if a pattern cannot be used."""
+    """Return the rule of a table; raise RuleError if a pattern cannot be used.
+
+    It gets its own allowlists, and those of `file_allowlists` that name it in `targetRules` or name no rule.
+    """
     table = rule.table
     of_files = [
         allowlist for allowlist in file_allowlists if table.id in (allowlist.targetrules or [table.id])
@@ -307,7 +330,10 @@ def _make_allowlist(table: _AllowlistTable) -> Allowlist:
 
 
 def _join_patterns(patterns: list[str]) -> str:
-    """Return one regular expression for all patterns, empty without patterns; raise PatternError."""
+    """Return one regular expression that matches what any of the Go patterns matches; "" without patterns.
+
+    Raise PatternError if a pattern cannot be used.
+    """
     joined = "|".join(f"(?:{translate_go_regex(pattern)})" for pattern in patterns)
     if joined:
         compile_regex(joined)
@@ -315,7 +341,7 @@ def _join_patterns(patterns: list[str]) -> str:
 
 
 def _number_ids(rules: list[Rule]) -> list[Rule]:
-    """Return the rules with a number added to ids that occur again.
+    """Return the rules with a number added to each id that an earlier rule has.
 
     Two ids of gitleaks can differ in characters that ours do not have: capital letters, spaces, dots.
     """

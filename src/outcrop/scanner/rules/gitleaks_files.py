@@ -12,7 +12,7 @@ MAX_EXTENDED_FILES = 2  # as in gitleaks
 
 
 def lower_keys(value: Any) -> Any:
-    """Return parsed TOML with all keys in lower case."""
+    """Return a copy of parsed TOML with the keys of all tables in lower case."""
     if isinstance(value, dict):
         return {str(key).lower(): lower_keys(inner) for key, inner in value.items()}
     return [lower_keys(inner) for inner in value] if isinstance(value, list) else value
@@ -21,7 +21,8 @@ def lower_keys(value: Any) -> Any:
 def list_extended_files(path: Path) -> list[Path]:
     """Return the file that a configuration extends, the one that this file extends, and so on.
 
-    At most MAX_EXTENDED_FILES are returned. Their paths are relative to the current folder, as in gitleaks.
+    At most MAX_EXTENDED_FILES are returned. Their paths are relative to the current folder, as in gitleaks. A
+    file that cannot be read extends none.
     """
     files: list[Path] = []
     while len(files) < MAX_EXTENDED_FILES and (extended := _read_extend_path(path)):
@@ -31,7 +32,7 @@ def list_extended_files(path: Path) -> list[Path]:
 
 
 def _read_extend_path(path: Path) -> str:
-    """Return `extend.path` of a file, or an empty text: `load_gitleaks_config` reports a wrong file."""
+    """Return `extend.path` of a file; "" if it has none or is wrong, which `load_gitleaks_config` reports."""
     try:
         table = lower_keys(tomllib.loads(path.read_text("utf-8-sig"))).get("extend")
     except (OSError, ValueError, RecursionError):

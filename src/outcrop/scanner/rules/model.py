@@ -111,14 +111,14 @@ class CredentialForm(_FormFields):
 
     @cached_property
     def reach(self) -> tuple[int, int]:
-        """Return how many bytes before and after the end of a trigger match can decide about a match."""
+        """The number of bytes before and after the end of a trigger match that can decide about a match."""
         beyond = 0 if self.trigger.ends_match else self.pattern.longest - self.trigger.min_width
         before, after = (self.window.before or self.trigger.max_width) + 1, (self.window.after or beyond) + 2
         return (before + JUDGED_BEFORE, after + JUDGED_AFTER) if self.judge else (before, after)
 
     @property
     def max_trigger_width(self) -> int:
-        """Return the width of the longest trigger match that can lead to a match of the form."""
+        """The width in bytes of the longest trigger match that can lead to a match of the form."""
         if self.window.before or self.window.after:
             return self.trigger.max_width
         return min(self.trigger.max_width, self.pattern.longest)
@@ -169,11 +169,14 @@ class Rule(_RuleFields):
         return any(companion.required for companion in self.companions)
 
     def without_examples(self) -> "Rule":
-        """Return the rule without its examples, which no scan needs and which are most of its size."""
+        """Return a copy of the rule without its examples.
+
+        No scan needs the examples, and they are most of a rule's size.
+        """
         return self._replace(examples=(), counterexamples=())
 
     def without_origin(self) -> "Rule":
-        """Return the rule without origin and examples: two rules that find the same are then equal."""
+        """Return a copy of the rule without origin and examples: rules that find the same are then equal."""
         return self._replace(origin="", examples=(), counterexamples=())
 
 
@@ -182,9 +185,9 @@ class RuleError(OperatorError):
 
 
 def list_rule_files(path: Path) -> list[str]:
-    """Return the rule files below the folder `path`, sorted; or `path` itself if it is no folder.
+    """Return the `.toml` files below the folder `path`, sorted; or only `path` itself if it is no folder.
 
-    Raise RuleError if a folder cannot be read or there is no rule file.
+    Raise RuleError if a folder cannot be read or there is no such file in it.
     """
     if not path.is_dir():
         return [str(path)]

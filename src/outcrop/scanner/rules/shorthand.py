@@ -73,7 +73,10 @@ class _Piece:
 
 
 def make_pattern(values: Sequence[str]) -> str:
-    """Return a regular expression for values such as `hex 32` or `dsk_{{base62 32}}`."""
+    """Return a regular expression for values such as `hex 32` or `dsk_{{base62 32}}`.
+
+    Raise PatternError if a value is not understood.
+    """
     patterns = ["".join(_piece_pattern(piece) for piece in _split_value(value)) for value in values]
     return patterns[0] if len(patterns) == 1 else "(?:" + "|".join(patterns) + ")"
 
@@ -81,7 +84,8 @@ def make_pattern(values: Sequence[str]) -> str:
 def make_context(words: Sequence[str], *, tight: bool) -> str:
     """Return a regular expression for the name of a value: an issuer's word and a word such as key or token.
 
-    With `tight` both must be in one name, or in a name and the next one below it.
+    With `tight` both must be in one name, or in a name and the next one below it. Raise PatternError if a
+    word is no name.
     """
     return f"{_words_and_gap(words, tight=tight)}(?:{_KEY_WORDS}){_KEY_WORD_END}{_PAIR}"
 
@@ -105,7 +109,11 @@ def _words_and_gap(words: Sequence[str], *, tight: bool) -> str:
 
 
 def _word_pattern(word: str) -> str:
-    """Return a regular expression for a word; raise PatternError if it has other characters than a name."""
+    """Return a regular expression for a word; its separators are optional in the text.
+
+    A word of fewer than _MIN_FREE_WORD characters must begin a name. Raise PatternError if the word has other
+    characters than a name.
+    """
     if not re.fullmatch(r"[A-Za-z0-9]+(?:[ ._-]?[A-Za-z0-9]+)*", word) or len(word) < 2:
         raise PatternError(f"word {word!r} is not a name; use context for a pattern")
     pattern = re.sub(r"[ ._-]", lambda _: "[ ._-]?", word.lower())
@@ -114,12 +122,18 @@ def _word_pattern(word: str) -> str:
 
 
 def min_entropy(values: Sequence[str]) -> float:
-    """Return the bits per character that a value must have: well below the entropy of random values."""
+    """Return the bits per character that a value must have: well below the entropy of random values.
+
+    Of several values, the one with the lowest limit decides. Raise PatternError if a value is not understood.
+    """
     return min(_min_piece_entropy(_split_value(value)) for value in values)
 
 
 def _min_piece_entropy(pieces: list[_Piece]) -> float:
-    """Return a share of the entropy that is possible for the random pieces of a value."""
+    """Return _MIN_ENTROPY_SHARE of the bits per character that are possible for the random pieces of a value.
+
+    There must be at least one random piece.
+    """
     random_pieces = [piece for piece in pieces if piece.alphabet]
     length = sum(piece.low for piece in random_pieces)
     largest_alphabet = max(_alphabet_size(piece.alphabet) for piece in random_pieces)
@@ -127,7 +141,11 @@ def _min_piece_entropy(pieces: list[_Piece]) -> float:
 
 
 def make_exclude(values: Sequence[str]) -> str | None:
-    """Return a regular expression for names and hashes that look like the values, or None without such."""
+    """Return a regular expression for names in code and hashes that look like the values.
+
+    None unless each value is a single random piece of an alphabet with letters and digits. Hashes are not
+    excluded if an alphabet is base 36. Raise PatternError if a value is not understood.
+    """
     all_pieces = [_split_value(value) for value in values]
     if not all(len(pieces) == 1 and pieces[0].alphabet in _MIXED_ALPHABETS for pieces in all_pieces):
         return None
@@ -136,7 +154,10 @@ def make_exclude(values: Sequence[str]) -> str | None:
 
 
 def all_have_prefix(values: Sequence[str]) -> bool:
-    """Whether every value begins with a fixed text of at least _MIN_PREFIX characters."""
+    """Whether every value begins with a fixed text of at least _MIN_PREFIX characters.
+
+    Raise PatternError if a value is not understood.
+    """
     return all(len(_split_value(value)[0].text) >= _MIN_PREFIX for value in values)
 
 
@@ -177,7 +198,10 @@ def make_counterexamples(rule_id: str, words: Sequence[str], values: Sequence[st
 
 
 def default_name(issuer: str, rule_id: str, secret_type: str) -> str:
-    """Return a rule's name for people: the issuer, and the words of the id after the secret type."""
+    """Return a rule's name for people: the issuer, and the words of the id after the secret type.
+
+    If the id does not begin with the secret type, all its words.
+    """
     kind = rule_id.removeprefix(f"{secret_type}_")
     return f"{issuer} " + " ".join(_SPELLINGS.get(word, word) for word in re.split("[_-]", kind))
 
@@ -251,7 +275,10 @@ def _alphabet_size(alphabet: str) -> int:
 
 
 def _shorten(value: str) -> str:
-    """Return a template for a value that lacks a third of its longest random piece."""
+    """Return a template for a value that lacks a third of its longest random piece.
+
+    Other random pieces have their lowest length.
+    """
     pieces = _split_value(value)
     longest = max((piece for piece in pieces if piece.alphabet), key=lambda piece: piece.low)
     return "".join(
@@ -261,12 +288,15 @@ def _shorten(value: str) -> str:
 
 
 def _piece_template(piece: _Piece, length: int) -> str:
-    """Return a template for one piece, with this many random characters."""
+    """Return a template for one piece, with `length` random characters; a fixed text is returned as it is.
+
+    A UUID becomes hexadecimal digits.
+    """
     if not piece.alphabet:
         return piece.text
     return f"{{{{{'hex' if piece.alphabet in _UUIDS else piece.alphabet} {length}}}}}"
 
 
 def _placeholder(value: str) -> str:
-    """Return a value with x for each random character."""
+    """Return a value with `x` for each random character, as many as it can have."""
     return "".join(piece.text or "x" * piece.high for piece in _split_value(value))

@@ -75,7 +75,10 @@ class _FileTable(StrictTable):
 
 
 def load_rule_files(paths: Sequence[Path]) -> list[Rule]:
-    """Return the rules of all rule files at these paths, which are files and folders; raise RuleError."""
+    """Return the rules of all rule files at these paths, which are files and folders.
+
+    Raise RuleError if a file is wrong or two rules have the same id.
+    """
     files = (file for path in paths for file in list_rule_files(path))
     return check_unique_ids(rule for file in files for rule in parse_rule_file(_read_text(Path(file)), file))
 
@@ -101,7 +104,10 @@ def _read_text(path: Path) -> str:
 
 
 def parse_rule_file(text: str, name: str) -> list[Rule]:
-    """Return the rules in the text of a rule file; raise RuleError, with `name` as the file's name."""
+    """Return the rules in the text of a rule file; raise RuleError if it is wrong.
+
+    `name` is the file's name, for messages.
+    """
     data = _parse_toml(text, name)
     if "rules" in data and "rule" not in data:
         raise RuleError(
@@ -120,7 +126,10 @@ def parse_rule_file(text: str, name: str) -> list[Rule]:
 
 
 def _parse_toml(text: str, name: str) -> dict[str, Any]:
-    """Return the tables of a TOML text; raise RuleError with file and line."""
+    """Return the tables of a TOML text; raise RuleError if it is wrong.
+
+    `name` is the file's name, for the message.
+    """
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -142,7 +151,10 @@ def _fill_pieces(pieces: dict[str, str]) -> dict[str, str]:
 
 
 def _fill_rule(table: dict[str, Any], pieces: dict[str, str]) -> dict[str, Any]:
-    """Return the table of a rule, form or companion with the pieces filled into its patterns."""
+    """Return the table of a rule, form or companion with the pieces filled into its patterns.
+
+    The tables of forms and companions inside it are filled too.
+    """
     filled = {
         key: _fill_pattern(value, pieces) if key in _KEYS_WITH_PIECES else value
         for key, value in table.items()
@@ -156,7 +168,10 @@ def _fill_rule(table: dict[str, Any], pieces: dict[str, str]) -> dict[str, Any]:
 
 
 def _fill_pattern(pattern: Any, pieces: dict[str, str]) -> Any:
-    """Return a pattern with `<<name>>` replaced by the piece of that name; unknown names stay."""
+    """Return a pattern with `<<name>>` replaced by the piece of that name; unknown names stay.
+
+    Anything that is no text is returned as it is.
+    """
     if not isinstance(pattern, str):
         return pattern
     return re.sub(r"<<(\w+)>>", lambda match: pieces.get(match[1], match[0]), pattern)
@@ -173,10 +188,11 @@ class _RuleFileLines:
         ]
 
     def locate(self, rule: int | None, key: str = "", table: str = "", index: int = 0) -> str:
-        """Return file and line of a key of the rule with this number, or of the rule itself.
+        """Return file and line of a key of the rule with this number; of the rule if the key is not found.
 
-        With `table` and `index` the key is in that nested table (`[[rule.also]]`, `[[rule.part]]`). Return
-        the file alone if the rule is not found.
+        With `table` and `index` the key is in that nested table (`[[rule.also]]`, `[[rule.part]]`). Without
+        `key`, return the line of the rule or nested table. Return the file alone if `rule` is None or not
+        found.
         """
         if rule is None or rule >= len(self._rule_starts):
             return self.name
@@ -194,11 +210,14 @@ class _RuleFileLines:
         return f"{self.name}:{start + 1}"
 
     def _has_heading(self, number: int, heading: str) -> bool:
-        """Whether a line begins with this heading of a table."""
+        """Whether the line with this number begins with this heading of a table."""
         return self._lines[number].strip().startswith(heading)
 
     def describe_error(self, rule: int | None, error: ValidationError, label: str = "") -> str:
-        """Return a message for the first error of pydantic: file, line, `label`, key and reason."""
+        """Return a message for the first error of pydantic: file, line, `label`, key and reason.
+
+        `rule` is the number of the rule, None for an error of the file itself.
+        """
         first = error.errors(include_url=False, include_input=False)[0]
         keys = [str(part) for part in first["loc"]]
         nested = (keys[0], int(keys[1])) if len(keys) > 1 and keys[0] in _NESTED_TABLES else ("", 0)
@@ -212,7 +231,11 @@ class _RuleFileLines:
 def _locate_errors(
     lines: _RuleFileLines, rule: int, label: str, table: str = "", index: int = 0
 ) -> Iterator[None]:
-    """Turn a PatternError, whose message begins with a key, into a RuleError with the line of the key."""
+    """Turn a PatternError in the body of the `with` statement into a RuleError with the line of its key.
+
+    The message of the error begins with that key. `rule` is the number of the rule; `table` and `index` name
+    a nested table. `label` is put before the message.
+    """
     try:
         yield
     except PatternError as error:
@@ -221,7 +244,10 @@ def _locate_errors(
 
 
 def _make_rule(raw: dict[str, Any], number: int, issuer: str, lines: _RuleFileLines) -> Rule:
-    """Return the rule of a table, which is the file's rule with this number; raise RuleError."""
+    """Return the rule of the table `raw`; raise RuleError if it is wrong.
+
+    `number` is that of the rule in its file. `lines` and `issuer` are those of the file.
+    """
     label = f"rule {raw['id']}: " if isinstance(raw.get("id"), str) else f"rule number {number + 1}: "
     try:
         table = _RuleTable.model_validate(raw)
@@ -264,7 +290,10 @@ def _inherit_exclude(form: FormTable, rule: _RuleTable) -> FormTable:
 
 
 def _collect_examples(table: _RuleTable) -> tuple[list[str], list[str]]:
-    """Return a rule's examples and counterexamples; those of a shorthand rule begin with generated ones."""
+    """Return a rule's examples and counterexamples.
+
+    They begin with generated ones for a rule with `value`, unless it has context words or paths of its own.
+    """
     if not table.value or table.context or table.near or table.after or table.paths:
         return table.examples, table.counterexamples
     examples = shorthand.make_examples(table.id, table.word, table.value)
@@ -273,7 +302,10 @@ def _collect_examples(table: _RuleTable) -> tuple[list[str], list[str]]:
 
 
 def _make_companion(table: _CompanionTable, previous: list[CompanionSpec]) -> CompanionSpec:
-    """Return the companion of a table; raise PatternError if a previous one has the same name."""
+    """Return the companion of a table; raise PatternError if its pattern is wrong or its name is taken.
+
+    `previous` are the companions of the rule that were made before.
+    """
     if table.name in {companion.name for companion in previous}:
         raise PatternError(f"name {table.name} is used by another part")
     return CompanionSpec(
