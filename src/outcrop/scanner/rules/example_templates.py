@@ -106,7 +106,10 @@ def _evaluate(expression: str, previous: str, rng: random.Random) -> str:
 
 
 def _parse_count(text: str) -> int:
-    """Return a number; raise TemplateError if it is above _MAX_COUNT."""
+    """Return the number in a text; raise ValueError if it is none, TemplateError if it is too large.
+
+    The largest number is _MAX_COUNT.
+    """
     if int(text) > _MAX_COUNT:
         raise TemplateError(f"{text} is more than {_MAX_COUNT:,}")
     return int(text)

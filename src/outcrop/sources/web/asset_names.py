@@ -26,7 +26,7 @@ _VOWELS = frozenset("aeiouy")
 
 
 def stable_path(path: str) -> str:
-    """Replace the build hashes in the file name of a URL path by `*`: `app.3f9a12bc.js` → `app.*.js`.
+    """Return a URL path with the build hashes in its file name as `*`: `app.3f9a12bc.js` → `app.*.js`.
 
     The path is returned unchanged if its extension is not one of _ASSET, such as `.js`, `.css` or `.json`.
     """
@@ -61,9 +61,10 @@ def _ends_with_base64_hash(stem: str) -> bool:
 
 
 def _is_hash(part: str, separator: str, *, first: str) -> bool:
-    """Whether a part of a file name is a build hash.
+    """Whether a part of a file name is a build hash: a long number, hexadecimal digits, or mixed characters.
 
-    `separator` is the character before the part ("" for the first part), `first` the first part of the name.
+    Mixed are letters and digits that are no words. A short part counts only after a separator. `separator` is
+    the character before the part ("" for the first part), `first` the first part of the name.
     """
     if part.isdigit():
         return len(part) >= _MIN_TIMESTAMP
@@ -92,7 +93,7 @@ def _is_mixed_hash(part: str) -> bool:
 def _has_words(part: str) -> bool:
     """Whether all letters of the part are in words, as in `HomePage`; one extra letter is allowed (`OAuth`).
 
-    Digits do not count.
+    Digits do not count; True also if there are no letters.
     """
     tokens = [token for token in _TOKENS.findall(part) if not token.isdigit()]
     others = [token for token in tokens if not _is_word(token)]

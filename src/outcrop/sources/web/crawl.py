@@ -65,7 +65,7 @@ class CrawlOptions:
         exclude: Sequence[str],
         headers: Mapping[str, str] | None = None,
     ) -> "CrawlOptions":
-        """Build the options of a crawl from the start URL and the options of a target.
+        """Return the options of a crawl from the start URL and the options of a target.
 
         `options` has the keys of `domain.target.OPTIONS`; a missing key has its default. `include` and
         `exclude` are globs over paths; `headers` are sent to the origin of `start` only.
@@ -216,7 +216,8 @@ class _Crawler:
     async def _fetch(self, entry: FrontierEntry) -> list[Resource] | None:
         """Fetch the URL of an entry, add its links to the frontier, and return its new resources.
 
-        Return None if it cannot be read, and [] for a leak path at which the site has no file.
+        Return None if it cannot be read, and [] for a leak path at which the site has no file. Gaps are
+        reported. For the start, also store the URL after redirects.
         """
         response = await self._get(entry)
         if response is None:
@@ -240,7 +241,8 @@ class _Crawler:
         """Get the URL of an entry and return its response, which has a status of 200 to 299.
 
         Return None if that fails, or if the URL redirects to one that is seen or excluded. A failure is
-        reported as a gap, unless it is that of a leak path or `_is_gap` returns False for the status.
+        reported as a gap, unless it is that of a leak path or `_is_gap` returns False for the status. A URL
+        that robots.txt disallows is always a gap, and does not count for the limit of pages.
         """
         try:
             response = await self._client.get(
@@ -272,7 +274,12 @@ class _Crawler:
         )
 
     def _is_gap(self, entry: FrontierEntry, status: int) -> bool:
-        """Whether a failure status for an entry is a gap: not for a dead link or a missing source map."""
+        """Whether a failure status for an entry is a gap.
+
+        It always is for the start and for scripts that should exist. For source maps and for URLs that need
+        not exist it is one from 500 on. For others it is one unless the status is 404 or 410; never for leak
+        paths.
+        """
         if entry.url == self._start or (entry.kind is WebLinkKind.SCRIPT and entry.expected):
             return True
         if entry.kind is WebLinkKind.SOURCE_MAP or not entry.expected:
@@ -295,7 +302,7 @@ class _Crawler:
             )
 
     def _is_new(self, resource: Resource) -> bool:
-        """Whether a resource was not yielded before; from now on it counts as yielded.
+        """Whether a resource was not yielded before; an original file is remembered as yielded.
 
         A resource that is a whole response is always new, since each URL is fetched once. An original file of
         a source map is compared by origin, path and content.
@@ -314,7 +321,8 @@ class _Crawler:
     async def _read_sitemaps(self) -> list[Resource]:
         """Add the pages of the sitemaps that robots.txt names, or of /sitemap.xml, to the frontier.
 
-        Return []. At most _MAX_SITEMAPS are read, and only those of the site.
+        Return []. At most _MAX_SITEMAPS are read, and only those of the site; a gap reports that there are
+        more.
         """
         named = [
             url
@@ -340,7 +348,8 @@ class _Crawler:
     async def _add_leak_paths(self) -> list[Resource]:
         """Request a random path to learn how the site answers for missing files, then add the leak paths.
 
-        They are added to the frontier, unless the request fails, which is a gap. Return [].
+        The response is stored in `_probe`, and the leak paths are added to the frontier. If the request
+        fails, report a gap and add nothing. Return [].
         """
         path = f"/{token_hex(8)}.txt"
         try:
@@ -358,7 +367,7 @@ class _Crawler:
 
 
 def _gunzip(body: bytes, max_bytes: int) -> bytes:
-    """Decompress a sitemap that is a gzip file, up to `max_bytes`; return another body unchanged.
+    """Return a body that is a gzip file decompressed, up to `max_bytes`; return another body unchanged.
 
     Return b"" if the gzip file is damaged.
     """

@@ -65,7 +65,8 @@ class Frontier:
     def claim(self, url: str) -> bool:
         """Mark a URL as seen, so that it is not added later, and return True.
 
-        Return False if it was seen before or is excluded: then it must not be fetched.
+        Return False, without a change, if the URL was seen before or is excluded: then it must not be
+        fetched.
         """
         if url in self._seen or self._is_excluded(url):
             return False
@@ -73,7 +74,11 @@ class Frontier:
         return True
 
     def add(self, entry: FrontierEntry) -> None:
-        """Add an entry unless its URL was seen before, is not wanted, or too many are waiting."""
+        """Add an entry and mark its URL as seen, unless the URL was seen before or is not wanted.
+
+        An entry of a queue with too many waiting ones is dropped and counted; `limit_gaps` reports the
+        number.
+        """
         queue = self._queue_for(entry.kind)
         if entry.url in self._seen or not self._is_wanted(entry):
             return
@@ -84,7 +89,7 @@ class Frontier:
         queue.entries.append(entry)
 
     def add_links(self, links: Sequence[WebLink], source: FrontierEntry, url: str) -> None:
-        """Add the links of a resource that was fetched for the entry `source` from `url`.
+        """Add the links of a resource that was fetched for the entry `source` from `url`, as `add` does.
 
         A PAGE link is one step deeper than `source`. Of a resource of another site, only links to scripts of
         its own origin are added.
@@ -109,13 +114,17 @@ class Frontier:
         return None
 
     def uncount(self, entry: FrontierEntry) -> None:
-        """Do not count an entry that was taken but not fetched: another one may be taken instead."""
+        """Raise the limit by one for an entry that was taken but not fetched, so that another is taken."""
         queue = self._queue_for(entry.kind)
         if queue.remaining is not None:
             queue.remaining += 1
 
     def limit_gaps(self) -> list[str]:
-        """Return a text for each limit that was reached, with the number of URLs that were skipped."""
+        """Return a text for each limit that was reached, with the number of URLs that were skipped.
+
+        [] if no limit was reached. The number is right only at the end of the crawl, when nothing more is
+        taken.
+        """
         gaps = []
         for queue, name in ((self._pages, "pages"), (self._scripts, "scripts and source maps")):
             if count := len(queue.entries) + queue.dropped:
@@ -131,7 +140,8 @@ class Frontier:
     def _is_wanted(self, entry: FrontierEntry) -> bool:
         """Whether globs, site and depth allow an entry.
 
-        Scripts, source maps and leak paths need only not be excluded, and may be of any site.
+        Scripts, source maps and leak paths need only not be excluded, and may be of any site. Other entries
+        must be of the site of the start.
         """
         if self._is_excluded(entry.url):
             return False

@@ -106,7 +106,7 @@ class _GitFolderDownload:
             self.gaps.append(reason)
 
     async def read_head(self) -> bool:
-        """Read HEAD and create our repository; return False if the site serves no valid HEAD."""
+        """Read HEAD into `head` and create our repository; return False if the site serves no valid HEAD."""
         self.head = (await self._get("HEAD", _MAX_HEAD_BYTES) or b"").strip()
         if not is_git_head(self.head):
             return False
@@ -114,7 +114,7 @@ class _GitFolderDownload:
         return True
 
     def create_repository(self) -> None:
-        """Create an empty repository in `folder`; objects in it are kept if it exists."""
+        """Create an empty repository in `folder`; if it exists, replace only HEAD and the configuration."""
         for name in ("objects/pack", "objects/info", "refs"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         (self.folder / "HEAD").write_text("ref: refs/heads/none\n")
@@ -123,7 +123,10 @@ class _GitFolderDownload:
     # --- Ids from refs, reflogs and the index
 
     async def find_start_ids(self) -> None:
-        """Fetch refs, reflogs and the index; record the refs, and add all ids in these files to `wanted`."""
+        """Fetch refs, reflogs and the index; record the refs, and add all ids in these files to `wanted`.
+
+        If the folder is a shallow clone, write its file `shallow` to our repository and add a gap.
+        """
         names = ("packed-refs", "info/refs", "logs/HEAD", "index")
         packed_refs, info_refs, reflog, index = await asyncio.gather(*map(self._get_or_empty, names))
         for line in packed_refs.splitlines():
@@ -158,9 +161,10 @@ class _GitFolderDownload:
     # --- Packs
 
     async def fetch_packs(self) -> None:
-        """Fetch and index the packs that `objects/info/packs` lists; add a gap for each that fails.
+        """Fetch and index the packs that `objects/info/packs` lists; add a gap if one fails.
 
-        The ids of their objects are added to `stored`, and the ids that these refer to are added to `wanted`.
+        `stored` becomes the set of the ids of their objects, and the ids that these refer to are added to
+        `wanted`.
         """
         listing = await self._get_or_empty("objects/info/packs")
         names = {match[0].decode() for match in _PACK_NAME.finditer(listing)}
@@ -177,7 +181,7 @@ class _GitFolderDownload:
     def _store_pack(self, name: str, raw: bytes) -> bool:
         """Write the pack `raw` to the file `name` and index it; return False if git cannot index it.
 
-        The pack is then removed.
+        In that case the file is removed again. git is killed after `limits.seconds`.
         """
         path = self.folder / "objects" / "pack" / name
         path.write_bytes(raw)
@@ -200,7 +204,7 @@ class _GitFolderDownload:
     async def fetch_loose_objects(self) -> None:
         """Fetch wanted objects one by one, then the objects that they refer to, up to `limits.objects`.
 
-        Those that cannot be fetched are counted in `missing`.
+        Objects that cannot be fetched are counted in `missing`. Add a gap if the limit is reached.
         """
         requested: set[bytes] = set()
         while pending := sorted(self.wanted - self.stored - requested):
@@ -219,9 +223,10 @@ class _GitFolderDownload:
             await asyncio.to_thread(self._store_object, oid, raw)
 
     def _store_object(self, oid: bytes, raw: bytes) -> None:
-        """Write the compressed object `raw`, and add the ids that it refers to to `wanted`.
+        """Write the compressed object `raw` to our repository, and add its id to `stored`.
 
-        Ignore it if its content does not have the id `oid`.
+        The ids that it refers to are added to `wanted`, up to about _MAX_WANTED. Ignore an object whose
+        content does not have the id `oid`, or is larger than `limits.file_bytes`.
         """
         data = inflate_object(raw, self.limits.file_bytes)
         if data is None or hashlib.sha1(data, usedforsecurity=False).hexdigest().encode() != oid:
@@ -249,8 +254,8 @@ class _GitFolderDownload:
     async def _get(self, name: str, max_bytes: int = _MAX_METADATA_BYTES) -> bytes | None:
         """Return the file `name` of the git folder; None if it is not served or larger than `max_bytes`.
 
-        Also None if the download has reached `limits.total_bytes`. Add a gap unless the site merely answers
-        with a failure status.
+        Also None if the request fails or the download has reached `limits.total_bytes`. Add a gap unless the
+        site merely answers with a failure status. The size is added to `fetched_bytes`.
         """
         remaining = self.limits.total_bytes - self.fetched_bytes
         if remaining <= 0:
@@ -276,7 +281,11 @@ class _GitFolderDownload:
         return await self._get(name) or b""
 
     def open_repository(self) -> Repository:
-        """Write the refs whose objects are stored, and open the repository with the gaps of the download."""
+        """Write the refs whose objects are stored, and return the opened repository.
+
+        HEAD is written too if it is an id or one of these refs. The repository gets the gaps of the download,
+        and further ones for missing objects.
+        """
         valid = {name: oid for name, oid in sorted(self.refs.items()) if oid in self.stored}
         (self.folder / "packed-refs").write_bytes(
             b"".join(oid + b" " + name + b"\n" for name, oid in valid.items())

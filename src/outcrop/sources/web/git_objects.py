@@ -33,7 +33,7 @@ def find_ids(text: bytes) -> set[bytes]:
 
 
 def inflate_object(raw: bytes, max_bytes: int) -> bytes | None:
-    """Decompress a loose object; return it with its header `type size NUL`.
+    """Return a loose object decompressed, with its header `type size NUL`.
 
     Return None if it is malformed or larger than about `max_bytes`.
     """
@@ -49,13 +49,19 @@ def inflate_object(raw: bytes, max_bytes: int) -> bytes | None:
 
 
 def referenced_ids(data: bytes) -> set[bytes]:
-    """Return the hexadecimal ids that an object refers to; `data` is its header and its content."""
+    """Return the hexadecimal ids that an object refers to; `data` is its header and its content.
+
+    The set is empty for a blob, and for data without a valid header.
+    """
     header = _OBJECT_HEADER.match(data)
     return _content_references(header[1], data[header.end() :]) if header else set()
 
 
 def _content_references(kind: bytes, content: bytes) -> set[bytes]:
-    """Return the hexadecimal ids that the content of an object of the type `kind` refers to."""
+    """Return the hexadecimal ids that the content of an object of the type `kind` refers to.
+
+    The set is empty for a blob. Submodules of a tree do not count.
+    """
     if kind == b"tree":
         return set(_tree_entry_ids(content))
     if kind == b"blob":
@@ -73,7 +79,10 @@ def _tree_entry_ids(content: bytes) -> Iterator[bytes]:
 
 
 def index_ids(raw: bytes) -> set[bytes]:
-    """Return the hexadecimal ids of the blobs in a git index; of a damaged one those before the damage."""
+    """Return the hexadecimal ids of the blobs in a git index; of a damaged one those before the damage.
+
+    The set is empty if `raw` is no index. Submodules do not count.
+    """
     found: set[bytes] = set()
     if len(raw) < _INDEX_HEADER.size or raw[:4] != b"DIRC":
         return found
@@ -98,9 +107,10 @@ def index_ids(raw: bytes) -> set[bytes]:
 
 
 def packed_ids(folder: Path) -> tuple[set[bytes], set[bytes]]:
-    """Return the ids of all objects in a repository of our own, and the ids that these objects refer to.
+    """Return the hexadecimal ids of all objects in a repository, and the ids that these objects refer to.
 
-    Objects larger than _MAX_PARSED_BYTES are not searched for ids.
+    `folder` is a repository of our own, in which git may run. Objects larger than _MAX_PARSED_BYTES are not
+    searched for ids.
     """
     row_format = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
     _, listing = command.run(folder, "cat-file", "--batch-all-objects", "--unordered", row_format)

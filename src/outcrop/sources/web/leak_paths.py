@@ -20,6 +20,9 @@ def is_leaked_file(path: str, response: HttpResponse, probe_path: str, probe: Ht
     """Whether the response for a leak path is a file, and not the page that the site serves for every path.
 
     `path` is the leak path. `probe` is the response for `probe_path`, a random path that does not exist.
+    False for a failure, an empty body and HTML, and for a body of the same media type and nearly the same
+    length as that of `probe`. A file at GIT_HEAD must be the HEAD of a git folder instead; `probe` does not
+    matter.
     """
     body = response.body
     if not response.ok or not body.strip() or response.media_type == "text/html" or looks_like_html(body):

@@ -79,7 +79,7 @@ def html_links(body: bytes, url: str) -> list[WebLink]:
 
 
 def _keep_linking_tags(body: bytes) -> bytes:
-    """Return only those elements of an HTML page that can have links, as siblings.
+    """Return only those elements of an HTML page that can have links, as siblings; at most MAX_LINKS.
 
     A parser builds the tree that the standard defines. A page of 100 kB of unclosed elements can make this
     take hours or all memory. Links are found without the tree; those in a template count too.
@@ -101,9 +101,8 @@ def _attribute(node: LexborNode, name: str) -> str:
 def _link(reference: str, base: str, kind: WebLinkKind, *, expected: bool = True) -> Iterator[WebLink]:
     """Yield the link to a reference; nothing if it is no http URL, or leads to an image or the like.
 
-    The reference is resolved against the URL `base`. By its extension it leads to an image, font, style sheet
-    and so on, or to a script: then the link is a SCRIPT. Otherwise it is of this kind. `expected` means that
-    the target should exist.
+    The reference is resolved against the URL `base`. The link is a SCRIPT if it has the extension of one,
+    otherwise of this kind. `expected` means that the target should exist.
     """
     url = normalise_url(reference, base) if reference.strip() else None
     if url and not is_skipped_url(url):
@@ -188,7 +187,8 @@ def xml_links(body: bytes, url: str) -> list[WebLink]:
 def sitemap_links(body: bytes, url: str) -> tuple[list[str], list[str]]:
     """Return the URLs of pages, and the URLs of further sitemaps, that the sitemap at `url` lists.
 
-    It is XML or a plain list of URLs. One of the two results is empty: a sitemap index lists sitemaps only.
+    The sitemap is XML or a plain list of URLs. At least one of the two results is empty: a sitemap index
+    lists sitemaps only. Each URL is returned once.
     """
     if b"<" not in body[:_TEXT_SITEMAP_HEAD]:
         urls = [word for word in body.split() if word.lower().startswith((b"http://", b"https://"))]
@@ -221,7 +221,8 @@ def _page_links(references: list[bytes], base: str) -> list[WebLink]:
 def json_links(body: bytes, url: str) -> list[WebLink]:
     """Return the links of a web app manifest, an import map or a bundler's manifest at `url`, each once.
 
-    Other JSON has none, nor has malformed JSON. At most MAX_LINKS are returned.
+    At most MAX_LINKS are returned; [] for malformed JSON. In any JSON, a string that is the name of a script
+    is a link too if it is absolute, begins with `./` or has a build hash; such links are not `expected`.
     """
     parsed = _parse_json(body)
     # Names in a bundler's manifest are relative to the build folder. Vite puts it one folder deeper.
@@ -283,7 +284,7 @@ def _json_strings(parsed: object) -> Iterator[str]:
 
 
 def _parse_json(text: bytes) -> object:
-    """Decode JSON, or return None if it is malformed."""
+    """Return decoded JSON; None if it is malformed."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -119,7 +119,10 @@ class PoliteClient:
         return target == url
 
     async def sitemaps(self, url: str) -> list[str]:
-        """Return the sitemaps that the robots.txt of the URL's origin names; [] if it is not obeyed."""
+        """Return the sitemaps that the robots.txt of the URL's origin names.
+
+        Return [] if robots.txt names none, cannot be read, or is not obeyed.
+        """
         rules = (await self._robots_of(url)).rules
         return list(rules.sitemaps) if rules else []
 
@@ -140,7 +143,8 @@ class PoliteClient:
     async def _get_with_retry(self, url: str, pause: float, max_bytes: int) -> HttpResponse:
         """Send a request, and a second one if the response asks for a retry that is soon enough.
 
-        `pause` and `max_bytes` are as in `_send`. Return the last response.
+        `pause` and `max_bytes` are as in `_send`. Return the last response. Other requests to the host wait
+        for the retry too. Raise HttpError if a request fails.
         """
         response = await self._send(url, pause, max_bytes)
         may_retry = response.status in _RETRY_STATUSES and not is_challenge(response)
@@ -155,7 +159,8 @@ class PoliteClient:
     async def _send(self, url: str, pause: float, max_bytes: int) -> HttpResponse:
         """Wait for the turn of the URL's host and send one request; truncate the response at `max_bytes`.
 
-        The next request to the host waits until `pause` seconds after this one.
+        The next request to the host waits until `pause` seconds after this one. Raise HttpError if the
+        request fails.
         """
         now = asyncio.get_running_loop().time()
         host = urlsplit(url).hostname or ""
@@ -176,10 +181,10 @@ class PoliteClient:
         return self._robots[origin]
 
     async def _fetch_robots(self, url: str) -> _Robots:
-        """Fetch and parse the robots.txt at `url`, following redirects.
+        """Fetch the robots.txt at `url`, following redirects, and return its rules.
 
         The result has an `error` if the request fails or the server answers 429 or 500 and above; it has no
-        rules for another failure status.
+        rules for another failure status, or after _MAX_REDIRECTS.
         """
         try:
             for _ in range(_MAX_REDIRECTS):
@@ -198,7 +203,10 @@ class PoliteClient:
 
 
 def _retry_after(response: HttpResponse) -> float | None:
-    """Return the seconds until the time in Retry-After, a number or a date; None without a valid header."""
+    """Return the seconds until the time in Retry-After, a number or a date; None without a valid header.
+
+    0.0 for a date in the past.
+    """
     value = response.headers.get("Retry-After", "").strip()
     if value.isascii() and value.isdigit():
         return float(value[:9])

@@ -20,14 +20,18 @@ class RefetchResult:
 
 
 def refetch_client(http: HttpClient, options: CrawlOptions, *, authenticated: bool) -> PoliteClient:
-    """Return a client with the limits of a crawl; it sends headers and login only if `authenticated`."""
+    """Return a client with the limits of a crawl; it sends headers and login only if `authenticated`.
+
+    Its deadline is `options.seconds` from now.
+    """
     deadline = asyncio.get_running_loop().time() + options.seconds
     return options.open_client(http, deadline=deadline, authenticated=authenticated)
 
 
 async def refetch(client: PoliteClient, url: str) -> RefetchResult:
-    """Request a URL once. A failure, or a response that is cut off, is the `error` of the result.
+    """Request a URL once and return the response, with any status.
 
+    A failed request, or a response that is cut off, is the `error` of the result; nothing is raised.
     Redirects are not followed: another URL says nothing about this one.
     """
     try:

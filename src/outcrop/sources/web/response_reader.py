@@ -37,10 +37,11 @@ class ParsedResponse:
 
 
 def parse_response(response: HttpResponse, kind: WebLinkKind, page: str) -> ParsedResponse:
-    """Parse a response that was requested for a link of this kind; its real type may be another one.
+    """Return the texts, links and source map of a response that was requested for a link of this kind.
 
-    `page` is the URL of the page that loaded a script: URLs in the script are relative to it. The result has
-    no resources for images and the like, and for a page that is served instead of a script or source map.
+    Its real type may be another one. `page` is the URL of the page that loaded a script: URLs in the script
+    are relative to it. The result has no resources for images and the like, and for a page that is served
+    instead of a script or source map.
     """
     if kind is WebLinkKind.SOURCE_MAP:
         is_map = _looks_like_json(response.body)
@@ -61,9 +62,9 @@ def parse_response(response: HttpResponse, kind: WebLinkKind, page: str) -> Pars
 
 
 def full_text(response: HttpResponse) -> bytes:
-    """Return the body of a response as UTF-8, with the original files of its source map appended.
+    """Return the body of a response as UTF-8, with the original files of its source map appended, if any.
 
-    The map is the response itself, or is embedded in it.
+    The map is the response itself, or is embedded in it. A malformed map is ignored.
     """
     body = content_types.to_utf8(response.body, response.headers)
     texts = [body]
@@ -76,7 +77,8 @@ def full_text(response: HttpResponse) -> bytes:
 def _parse_document(response: HttpResponse, body: bytes, *, is_html: bool) -> ParsedResponse:
     """Return the text and the links of a page, JSON, XML or any other text that is not a script.
 
-    `body` is the text as UTF-8, and `is_html` whether it is an HTML page.
+    `body` is the text as UTF-8, and `is_html` whether it is an HTML page. MAX_LINKS links are a problem, as
+    there may be more.
     """
     parsed = ParsedResponse([_resource(response, body, SourceType.ENDPOINT)])
     url, media_type = response.url, response.media_type
@@ -95,7 +97,8 @@ def _parse_script(response: HttpResponse, body: bytes, page: str) -> ParsedRespo
     """Return the text and the links of a script, and the original files of a source map that it embeds.
 
     `body` is the script as UTF-8, and `page` the URL of the page that loaded it. The URL of a map that is not
-    embedded is `map_url` of the result.
+    embedded is `map_url` of the result. An embedded map with original files is removed from the text; one
+    that cannot be read is a problem.
     """
     url = response.url
     parsed = ParsedResponse(

@@ -79,7 +79,8 @@ def script_links(body: bytes, url: str, page: str, nearby: Sequence[str] = ()) -
     """Return the links of the script at `url`, each URL once, at most _MAX_LINKS, without `url` itself.
 
     `page` is the URL of the page that loaded the script. `nearby` are URLs of other scripts of that page:
-    their folders may contain the chunks that this script names.
+    their folders may contain the chunks that this script names. A link that is only guessed is not
+    `expected`.
     """
     found: dict[str, WebLink] = {}
     for link in chain(
@@ -103,7 +104,10 @@ def _matches(pattern: Any, body: bytes) -> Iterator[Any]:
 
 
 def _complete_matches(pattern: Any, body: bytes) -> Iterator[Any]:
-    """Yield the matches of an RE2 pattern that no `+` follows, which would append to the string."""
+    """Yield the matches of an RE2 pattern that no `+` follows, which would append to the string.
+
+    Only the first _MAX_MATCHES matches are read.
+    """
     return (
         match for match in _matches(pattern, body) if body[match.end() : match.end() + 8].lstrip()[:1] != b"+"
     )
@@ -149,7 +153,8 @@ def _script_link(name: bytes, base: str) -> Iterator[WebLink]:
 def _named_scripts(body: bytes, url: str, nearby: Sequence[str]) -> Iterator[WebLink]:
     """Yield the scripts whose names are strings, if their origin is that of this or a nearby script.
 
-    `url` is the URL of this script, and `nearby` are those of other scripts of the page.
+    `url` is the URL of this script, and `nearby` are those of other scripts of the page. Strings that are the
+    key of an object, or only the end of a name, are skipped. The links are not `expected`.
     """
     origins = {url_origin(script) for script in (url, *nearby)}
     for match in _complete_matches(_SCRIPT_NAME, body):
@@ -167,8 +172,8 @@ def _named_scripts(body: bytes, url: str, nearby: Sequence[str]) -> Iterator[Web
 def _resolve_name(name: str, url: str, nearby: Sequence[str]) -> str | None:
     """Return the URL of a script's name, or None if the name does not say where the script is.
 
-    It says so if it is absolute, begins with a folder of this script (`url`) or a nearby one, or has a build
-    hash.
+    The name says so if it is absolute, begins with a folder of this script (`url`) or a nearby one, or has a
+    build hash.
     """
     if name.startswith(("/", "http://", "https://")):
         return normalise_url(name, url)
@@ -181,9 +186,10 @@ def _resolve_name(name: str, url: str, nearby: Sequence[str]) -> str | None:
 
 
 def _resolve_in_shared_folder(name: str, url: str, nearby: Sequence[str]) -> str | None:
-    """Resolve `static/js/a.js` at the folder `static` in the path of this script (`url`) or a nearby one.
+    """Return the URL of a name such as `static/js/a.js`, resolved at the folder `static` of a known script.
 
-    Return None if none of them has that folder.
+    The folder is searched for in the path of this script (`url`), then in those of the nearby ones. Return
+    None if none of them has that folder, or the name has no folder.
     """
     first, slash, _ = name.partition("/")
     for script in (url, *nearby) if slash else ():
@@ -200,8 +206,8 @@ def _resolve_in_shared_folder(name: str, url: str, nearby: Sequence[str]) -> str
 def _chunk_links(body: bytes, url: str, nearby: Sequence[str]) -> Iterator[WebLink]:
     """Yield the chunks whose names the bundler's runtime concatenates from strings and tables.
 
-    They are relative to the public path that the script sets. Without one they are resolved at a folder of
-    this script (`url`) or a nearby one.
+    The names are relative to the public path that the script sets. Without one they are resolved at a folder
+    of this script (`url`) or a nearby one, or else against `url`. The links are not `expected`.
     """
     public_path = _PUBLIC_PATH.search(body)
     root = public_path[1][1:-1].decode("utf-8", "replace") if public_path else ""
@@ -240,7 +246,10 @@ def _chunk_names(parts: list[tuple[bytes | None, bytes | None]]) -> Iterator[str
 
 
 def _table_pairs(table: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the keys and values of a JavaScript object literal. Minifiers write the key 1000 as 1e3."""
+    """Yield the keys and values of a JavaScript object literal, without quotes.
+
+    A key such as `1e3`, as minifiers write it, is yielded as `1000`.
+    """
     for match in _matches(_PAIRS, table):
         key = _unquote(match[1])
         digits, exponent, zeros = key.partition("e")
@@ -258,7 +267,10 @@ def _unquote(text: bytes) -> str:
 
 
 def _requested_data(body: bytes, page: str) -> Iterator[WebLink]:
-    """Yield what the script requests by a plain GET of a fixed address, relative to the URL `page`."""
+    """Yield what the script requests by a plain GET of a fixed address, relative to the URL `page`.
+
+    The links are not `expected`.
+    """
     for match in _matches(_FETCH, body):
         if match[3] == b"," and match[1] in {b"fetch", b"axios"}:
             options = body[match.end() : match.end() + _MAX_OPTIONS_BYTES].lstrip()
@@ -270,10 +282,10 @@ def _requested_data(body: bytes, page: str) -> Iterator[WebLink]:
 
 
 def _data_link(name: bytes, page: str) -> Iterator[WebLink]:
-    """Yield the link to data at the address `name`, relative to the URL `page`.
+    """Yield the link to data at the address `name`, relative to the URL `page`; it is not `expected`.
 
-    Yield nothing if the address has placeholders, or if a word in its path means that a GET may change
-    something.
+    Yield nothing if the address is no http URL, has placeholders or the extension of an image or the like, or
+    if a word in its path means that a GET may change something.
     """
     url = normalise_url(name.decode("utf-8", "replace"), page)
     if (

@@ -80,7 +80,7 @@ def decode_inline(reference: bytes) -> bytes:
 def original_files(raw: bytes) -> Iterator[OriginalFile]:
     """Yield the original files whose contents a source map has; raise SourceMapError if it is malformed.
 
-    `raw` is the JSON of the map.
+    `raw` is the JSON of the map. Names are relative paths (`original_path`).
     """
     text = raw.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b")]}"):  # a first line that keeps browsers from running the map as a script
@@ -94,7 +94,7 @@ def original_files(raw: bytes) -> Iterator[OriginalFile]:
 
 
 def _parse_json(text: bytes) -> object:
-    """Decode JSON; raise ValueError or RecursionError if that is impossible."""
+    """Return decoded JSON; raise ValueError or RecursionError if it cannot be decoded."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:  # orjson refuses lone surrogates, which JavaScript strings may contain
@@ -104,7 +104,8 @@ def _parse_json(text: bytes) -> object:
 def _map_sections(parsed: object) -> Iterator[dict[str, object]]:
     """Yield the maps in a decoded index map, or the map itself if it is not an index map.
 
-    Raise SourceMapError if it is not a JSON object.
+    Sections without a map are skipped, and so are those after the first _MAX_SECTIONS. Raise SourceMapError
+    if `parsed` is not a JSON object.
     """
     if not isinstance(parsed, dict):
         raise SourceMapError("the source map is not a JSON object")
@@ -119,7 +120,7 @@ def _map_sections(parsed: object) -> Iterator[dict[str, object]]:
 
 
 def _section_files(part: dict[str, object]) -> Iterator[OriginalFile]:
-    """Yield the original files of one decoded map; those without a content are skipped."""
+    """Yield the original files of one decoded map; files without content are skipped."""
     contents, names, root = part.get("sourcesContent"), part.get("sources"), part.get("sourceRoot")
     if not isinstance(contents, list):
         return

@@ -42,7 +42,7 @@ class WebLink:
 
 
 def normalise_url(reference: str, base: str = "") -> str | None:
-    """Resolve a reference against the URL `base`, and drop fragment, user name and password.
+    """Return a reference resolved against the URL `base`, without fragment, user name and password.
 
     Return None if the result is not an http or https URL, or longer than _MAX_LENGTH.
     """
@@ -71,9 +71,10 @@ def url_path(url: str) -> str:
 
 
 def is_same_site(url: str, start: str) -> bool:
-    """Whether a URL belongs to the site of the URL `start`.
+    """Whether a URL belongs to the site of the URL `start`; both are http or https URLs.
 
-    Its port must be the same, its host too except for `www.`, and its scheme may be https instead of http.
+    Ports must be the same, hosts too except for `www.`. Schemes must be the same, except that `url` may have
+    https where `start` has http.
     """
     parts, start_parts = urlsplit(url), urlsplit(start)
     if parts.scheme != start_parts.scheme and (start_parts.scheme, parts.scheme) != ("http", "https"):
@@ -84,14 +85,15 @@ def is_same_site(url: str, start: str) -> bool:
 
 
 def _explicit_port(scheme: str, port: int | None) -> int | None:
-    """Return the port, or None if it is the default port of the scheme or None itself."""
+    """Return the port; None if it is not given or is the default port of the scheme, http or https."""
     return None if port == _DEFAULT_PORTS[scheme] else port
 
 
 def redact_url(url: str) -> str:
     """Return a URL for messages: without user name, password, fragment and the values of its query.
 
-    Names of query parameters that have no value or are long are dropped too.
+    Names of query parameters that have no value or are long are dropped too. For a malformed URL return a
+    text that says so.
     """
     try:
         parts = urlsplit(url)
