@@ -50,8 +50,9 @@ class Attempt:
     ) -> HttpResponse:
         """Wait for the rate limit, send one HTTP request and return the response.
 
-        Redirects are not followed. `after_verdict` is for requests that only add services to a known verdict:
-        it shortens the time limit. Raise HttpError if there is no response.
+        Redirects are not followed, and a body is cut off after _MAX_BODY bytes. `after_verdict` is for
+        requests that only add services to a known verdict: it shortens the time limit. Raise HttpError if
+        there is no response, and IssuerPausedError if the issuer asked for a pause that is too long.
         """
         await self.wait_turn()
         return await self.http.request(

@@ -24,15 +24,16 @@ async def check_all(
 ) -> None:
     """Check all credentials; call `on_verdict(index, verdict)` for each one as soon as its verdict is known.
 
-    `index` is the position in `credentials`. At most MAX_CONCURRENT_CHECKS of one issuer are started at once,
-    so that a credential does not spend its time limit waiting for others of the same issuer.
+    `index` is the position in `credentials`. Return when all are checked. At most MAX_CONCURRENT_CHECKS of
+    one issuer are started at once, so that a credential does not spend its time limit waiting for others of
+    the same issuer.
     """
     queues: dict[str, list[int]] = {}
     for index, credential in enumerate(credentials):
         queues.setdefault(credential.rule.issuer, []).append(index)
 
     async def work_off(queue: list[int]) -> None:
-        """Take indexes from `queue` and check their credentials until the queue is empty.
+        """Take indexes from `queue`, check their credentials and call `on_verdict`, until the queue is empty.
 
         All credentials of a queue have the same issuer. Several tasks share a queue.
         """

@@ -54,7 +54,8 @@ class Validator:
         """Return the verdict on the credential `secret` of a rule; `parts` has its companions by name.
 
         A check that fails or is not allowed has the verdict `error`, `unreachable` or `unvalidated`. Calls
-        for the same rule and values while a check is running wait for that check.
+        for the same rule and values while a check is running wait for that check and return its verdict. If a
+        caller is cancelled, the check goes on.
         """
         key = (rule.id, (("secret", secret), *sorted(parts.items())))
         if (task := self._running.get(key)) is None:
@@ -75,8 +76,9 @@ class Validator:
     async def _check_credential(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
         """Choose the check for a credential and return its verdict; `parts` has the companions by name.
 
-        The verdict is `unvalidated`, and nothing is sent, if there is no check for the credential or a reason
-        to skip it.
+        The verdict is `unvalidated`, and nothing is sent, if validation is off, if there is no check for the
+        credential, or if there is a reason to skip it. A known canary is skipped unless `use_canaries`. The
+        verdict also says whether the credential is a canary or for test mode.
         """
         if self.mode is ValidationMode.OFF:
             return unvalidated("validation is switched off")
@@ -102,9 +104,10 @@ class Validator:
         return replace(verdict, test_mode=verdict.test_mode or test_mode, canary=canary)
 
     def _reason_to_skip(self, check: CheckSpec, values: Mapping[str, str]) -> str | None:
-        """Return why the credential must not be sent to its issuer, as a text for people; None if it may be.
+        """Return why the credential must not be checked, as a text for people; None if it may be checked.
 
-        `values` has `secret`, and `part.NAME` for each companion.
+        `values` has `secret`, and `part.NAME` for each companion. Outside ValidationMode.FULL, checks that
+        cost money, and hosts that are not the issuer's own, are such reasons.
         """
         if check.unasked:
             return check.unasked
@@ -122,11 +125,11 @@ class Validator:
     async def _run_with_deadline(
         self, check: CheckSpec, values: Mapping[str, str], limiter: IssuerLimiter
     ) -> Verdict:
-        """Run a check within the deadline and return its verdict.
+        """Run a check within `deadline` seconds and return its verdict.
 
-        If the time is up, return the verdict that is proven by then, else an `error` verdict. The same holds
-        if the issuer asks for a pause that is longer than the deadline. `values` has `secret`, and
-        `part.NAME` for each companion.
+        If the time is up, or if the issuer asks for a pause that is longer than the deadline, return the
+        verdict that is proven by then, or else an `error` verdict. `values` has `secret`, and `part.NAME` for
+        each companion.
         """
         attempt = Attempt(self.http, check, values, limiter.wait_turn)
         try:
@@ -148,7 +151,8 @@ async def _run_within_limits(attempt: Attempt, limiter: IssuerLimiter, deadline:
     """Run a check in one of the issuer's slots and return its verdict.
 
     If the verdict has a `retry_after`, pause all requests to the issuer for that many seconds; if that is
-    less than `deadline`, run the check once more. Return `unreachable` without a request if the issuer counts
+    less than `deadline`, run the check once more and return the second verdict. For a check with a fixed
+    host, record whether the issuer responded, and return `unreachable` without a request if the issuer counts
     as down.
     """
     check = attempt.check
@@ -181,7 +185,7 @@ def _is_at_issuer(check: CheckSpec, values: Mapping[str, str]) -> bool:
 def _has_fixed_host(check: CheckSpec) -> bool:
     """Whether the check sends every credential to the same host, so that one failure to connect concerns all.
 
-    False for checks that are written in Python.
+    False for checks that are written in Python, and if the host depends on the credential.
     """
     host = check.url.partition("://")[2].partition("/")[0]
     return check.named is None and not check.given_host and not check.hosts and "{" not in host

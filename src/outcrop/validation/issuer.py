@@ -36,7 +36,7 @@ class IssuerLimiter:
     _down_until: float = 0.0
 
     async def wait_turn(self) -> None:
-        """Wait until a request may be sent.
+        """Wait until a request may be sent, and reserve that time: later calls wait until after it.
 
         Raise IssuerPausedError at once if the wait is longer than `max_wait` seconds. The next turn is
         counted from when this request is sent, so a late request is not followed by a burst.
@@ -53,7 +53,10 @@ class IssuerLimiter:
         self._next_at = max(self._next_at, time.monotonic() + seconds)
 
     def record_outcome(self, *, responded: bool) -> None:
-        """Add one to the count of failures in a row, or set it to 0 if the issuer `responded`."""
+        """Add one to the count of failures in a row, or set it to 0 if the issuer `responded`.
+
+        `is_down` counts its _DOWN_SECONDS from the last call.
+        """
         self._failures = 0 if responded else self._failures + 1
         self._down_until = time.monotonic() + _DOWN_SECONDS
 

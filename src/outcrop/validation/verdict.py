@@ -24,33 +24,44 @@ class Verdict:
 
 
 def valid(reason: str, services: Iterable[str], confidence: Confidence = Confidence.HIGH) -> Verdict:
-    """Return a `valid` verdict for a credential that gives access to these services, marked as checked."""
+    """Return a `valid` verdict: the credential gives access to `services`, given by their labels.
+
+    The labels are sorted, without duplicates, and `services_checked` is set to True: an empty tuple means no
+    access. `reason` is shown to people.
+    """
     return with_services(Verdict(Validation.VALID, confidence, reason), services)
 
 
 def invalid(reason: str, confidence: Confidence = Confidence.HIGH) -> Verdict:
-    """Return an `invalid` verdict: the issuer refuses the credential, or it cannot be one."""
+    """Return an `invalid` verdict: the issuer refuses the credential, or it cannot be one.
+
+    `reason` is shown to people.
+    """
     return Verdict(Validation.INVALID, confidence, reason)
 
 
 def unvalidated(reason: str, *, test_mode: bool = False, canary: bool = False) -> Verdict:
-    """Return an `unvalidated` verdict: the issuer was not asked, or the check cannot prove anything.
+    """Return an `unvalidated` verdict of low confidence: the issuer was not asked, or nothing can be proven.
 
-    `test_mode` and `canary` set the fields of these names.
+    `reason` is shown to people. `test_mode` and `canary` set the fields of these names.
     """
     return Verdict(Validation.UNVALIDATED, Confidence.LOW, reason, test_mode=test_mode, canary=canary)
 
 
 def error(reason: str, retry_after: float | None = None) -> Verdict:
-    """Return an `error` verdict: the issuer responded, and the response says nothing about the credential.
+    """Return an `error` verdict of low confidence: the response says nothing about the credential.
 
-    `retry_after` is the number of seconds for which the issuer wants no requests.
+    `reason` is shown to people. `retry_after` is the number of seconds for which the issuer wants no
+    requests.
     """
     return Verdict(Validation.ERROR, Confidence.LOW, reason, retry_after=retry_after)
 
 
 def unreachable(reason: str) -> Verdict:
-    """Return an `unreachable` verdict: there was no response."""
+    """Return an `unreachable` verdict of low confidence: there was no response.
+
+    `reason` is shown to people.
+    """
     return Verdict(Validation.UNREACHABLE, Confidence.LOW, reason)
 
 

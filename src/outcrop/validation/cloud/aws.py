@@ -90,7 +90,9 @@ async def check_aws_key(
 ) -> Verdict:
     """Ask STS for the owner of an AWS access key; return the verdict, for a valid key with its services.
 
-    A signature that AWS refuses is sent once more after `signature_retry_delay` seconds.
+    Return `unvalidated` if a part of the key was not found, `unreachable` if there is no response. A
+    signature that AWS refuses is sent once more after `signature_retry_delay` seconds. A valid verdict is
+    stored in `attempt.proven` before services are requested.
     """
     try:
         key = read_access_key(attempt)
@@ -129,7 +131,7 @@ def _unknown_key(partition: _Partition, *, is_region_known: bool) -> Verdict:
     """Return the `invalid` verdict on an access key that does not exist in the partition.
 
     `is_region_known` says that a region was found with the key. Without one, the key may belong to another
-    partition, so the confidence is lower.
+    partition, so the confidence is medium instead of high.
     """
     if is_region_known:
         return invalid(f"{partition.name} does not know this key")
@@ -185,13 +187,18 @@ async def _find_services(client: _AwsClient, arn: str) -> set[str]:
     """Return a label for each AWS service that answers its query with status 200 within _SERVICES_SECONDS.
 
     `arn` is the key's owner: for a user, the attached policies are queried too. The label `aws_admin` is
-    added if they include AdministratorAccess.
+    added if they include AdministratorAccess. The labels are also added to `attempt.proven` as they are
+    found.
     """
     attempt = client.attempt
     labels: set[str] = set()
 
     async def query_service(query: _Query) -> None:
-        """Send a query; if the service answers it, add its label to `labels` and to the proven verdict."""
+        """Send a query; if the answer has status 200 and is not HTML, add the query's label to `labels`.
+
+        Add `aws_admin` too if the answer lists the policy AdministratorAccess. All labels so far are added to
+        the proven verdict.
+        """
         try:
             response = await client.send(query, after_verdict=True)
         except HttpError:
@@ -216,7 +223,10 @@ async def _find_services(client: _AwsClient, arn: str) -> set[str]:
 
 
 def _xml_text(response: HttpResponse, tag: str) -> str:
-    """Return the text of the first XML element `<tag>` in the body; "" if there is none."""
+    """Return the text of the first element `<tag>` in the body, or "" if there is none.
+
+    An element counts only if its text has 1 to 2,048 characters, all printable ASCII, and no spaces.
+    """
     element = re.search(rf"<{tag}>([\x21-\x7e]{{1,2048}}?)</{tag}>".encode(), response.body)
     return element[1].decode() if element else ""
 
@@ -224,7 +234,8 @@ def _xml_text(response: HttpResponse, tag: str) -> str:
 def _describe_owner(arn: str) -> str:
     """Describe the owner of a key by its kind and account number, such as "a user of account 123456789012".
 
-    `arn` is the owner's ARN; the names in it, which people chose, are left out.
+    `arn` is the owner's ARN; the names in it, which people chose, are left out. The result is "an unnamed
+    principal" for an ARN of another form.
     """
     principal = _PRINCIPAL_ARN.fullmatch(arn)
     return f"{_PRINCIPALS[principal[2]]} of account {principal[1]}" if principal else "an unnamed principal"

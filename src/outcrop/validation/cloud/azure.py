@@ -35,7 +35,8 @@ async def check_storage_key(attempt: Attempt) -> Verdict:
     """List the containers of an Azure storage account, signed with its key, and return the verdict.
 
     If the key is valid, list the account's shares, queues and tables too: each list that Azure returns is a
-    service.
+    service. The verdict is `unvalidated` if the key is not base64, `unreachable` without a response, and
+    `error` if Azure considers our clock wrong.
     """
     account = attempt.values["part.account_name"]
     try:
@@ -106,8 +107,8 @@ def _shared_key_headers(account: str, key: bytes, kind: str, now: datetime) -> d
 async def check_entra_client(attempt: Attempt) -> Verdict:
     """Request a token as the Entra application and return the verdict on its client secret.
 
-    For a valid secret, the application's roles in Microsoft Graph and its Azure subscriptions become the
-    services.
+    For a valid secret, labels for the application's roles in Microsoft Graph and for its Azure subscriptions
+    are the services. The verdict is `unreachable` if there is no response.
     """
     try:
         response = await _request_token(attempt, _GRAPH_SCOPE)
@@ -149,7 +150,10 @@ async def _request_token(attempt: Attempt, scope: str, *, after_verdict: bool = 
 
 
 async def _has_subscriptions(attempt: Attempt) -> bool:
-    """Whether the application sees an Azure subscription; raise HttpError if there is no response."""
+    """Whether the application sees an Azure subscription; False if Microsoft issues no token for that.
+
+    Raise HttpError if there is no response.
+    """
     response = await _request_token(attempt, _MANAGEMENT_SCOPE, after_verdict=True)
     token = json_object_of(response).get("access_token")
     if not (isinstance(token, str) and token.isascii() and token.isprintable()):

@@ -39,7 +39,8 @@ _WRONG_SIGNATURE = "AuthenticationFailed"
 async def check_azure_sas(attempt: Attempt, *, now: datetime | None = None) -> Verdict:
     """Send a request with the signature to the URL found with it and return the verdict.
 
-    A signature that has expired at `now` (None: the current time) is `invalid` without a request.
+    A signature that has expired at `now` (None: the current time) is `invalid` without a request; one without
+    a URL of Azure Storage is `unvalidated`. The verdict is `unreachable` if there is no response.
     """
     signed_query = html.unescape(attempt.secret)
     url = _STORAGE_URL.fullmatch(attempt.values["part.url"].rstrip("/"))
@@ -67,8 +68,9 @@ async def check_azure_sas(attempt: Attempt, *, now: datetime | None = None) -> V
 def _judge_response(response: HttpResponse, kind: str, permissions: str) -> Verdict:
     """Return the verdict for Azure's response to a signed request.
 
-    `kind` is `blob`, `file` or `queue`. `permissions` are the letters of the signature's `sp` parameter; each
-    known letter adds a service label to a valid verdict.
+    A success, or an error that Azure sends only after it has verified the signature, is `valid`; a refused
+    signature is `invalid`; anything else is `error`. `kind` is `blob`, `file` or `queue`. `permissions` are
+    the letters of the signature's `sp` parameter; each known letter adds a service label to a valid verdict.
     """
     code = response.headers.get("x-ms-error-code", "")
     labels = {f"azure_{kind}_{_PERMISSIONS[letter]}" for letter in permissions if letter in _PERMISSIONS}

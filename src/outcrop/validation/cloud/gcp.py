@@ -41,7 +41,9 @@ _ROLE_LABELS = {"roles/owner": "gcp_owner", "roles/editor": "gcp_editor"}
 async def check_gcp_service_account(attempt: Attempt) -> Verdict:
     """Exchange an assertion signed with the key for an access token; return the verdict on the key.
 
-    If Google issues a token, find the services of the account with it.
+    If Google issues a token, the verdict has the services that the account can access. The verdict on a key
+    that cannot sign is that of `_sign_assertion`. The verdict is `unreachable` without a response, and
+    `error` if Google considers our clock wrong.
     """
     email = attempt.values["part.client_email"]
     assertion = await asyncio.to_thread(
@@ -67,10 +69,11 @@ async def check_gcp_service_account(attempt: Attempt) -> Verdict:
 
 
 def _sign_assertion(secret: str, email: str, key_id: str | None, now: int) -> str | Verdict:
-    """Return a JWT that claims to be the account, signed with its key; for a key that cannot sign, a verdict.
+    """Return a JWT that claims to be the account, signed with its key.
 
-    `secret` contains the key as PEM, `email` is the account, `key_id` goes into the JWT's header unless it is
-    None, and `now` is in seconds since 1970.
+    If the key cannot sign, return a verdict instead: `invalid` if it is not complete, `unvalidated` if Google
+    does not issue such keys. `secret` contains the key as PEM, `email` is the account, `key_id` goes into the
+    JWT's header unless it is None, and `now` is in seconds since 1970.
     """
     restored = restore_pem(secret)
     if restored is None:
@@ -97,14 +100,15 @@ def _fits_header(token: str) -> bool:
 
 
 def _base64url(data: bytes) -> str:
-    """Encode as base64url without padding, as in a JWT."""
+    """Return the data in base64url without padding, as in a JWT."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 async def _find_services(attempt: Attempt, token: str, project: str, email: str) -> set[str]:
     """Return the labels of the permissions and roles that the account `email` has in the project.
 
-    `token` is the account's access token. A call that fails adds no labels.
+    `gcp_iam` is added if there is a permission. `token` is the account's access token. A call that fails adds
+    no labels.
     """
     test = await _call_project(
         attempt, token, f"{project}:testIamPermissions", {"permissions": list(_PERMISSION_LABELS)}
@@ -125,10 +129,10 @@ async def _find_services(attempt: Attempt, token: str, project: str, email: str)
 
 
 async def _call_project(attempt: Attempt, token: str, method: str, parameters: Any) -> dict[str, Any]:
-    """Call a method of Google's Resource Manager API and return its JSON object; {} if the call fails.
+    """Call a method of Google's Resource Manager API and return its JSON object.
 
-    `method` is the project and the method's name, such as `my-project:getIamPolicy`. `parameters` is sent as
-    JSON.
+    Return {} if the call fails or the response is no JSON object. `method` is the project and the method's
+    name, such as `my-project:getIamPolicy`. `parameters` is sent as JSON.
     """
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     body = json.dumps(parameters).encode()

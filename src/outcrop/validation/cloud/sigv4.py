@@ -31,8 +31,8 @@ def sign_request(
 ) -> dict[str, str]:
     """Return a copy of `headers` with the headers added that sign the request for AWS.
 
-    All of `headers`, and the host of `url`, are signed. `service` is the short name of the AWS service, `now`
-    is the time of the signature, in UTC.
+    All returned headers but Authorization, and the host of `url`, are signed. `service` is the short name of
+    the AWS service, `now` is the time of the signature, in UTC.
     """
     timestamp = now.strftime("%Y%m%dT%H%M%SZ")
     sent = {**headers, "X-Amz-Date": timestamp}

@@ -15,7 +15,8 @@ from outcrop.validation.verdict import Verdict, unreachable, unvalidated, with_s
 async def check_over_http(attempt: Attempt) -> Verdict:
     """Send the check's request; return the verdict, for a valid credential with its services.
 
-    Return `unvalidated` if the request cannot be filled, `unreachable` if there is no response.
+    Return `unvalidated` if the request cannot be filled or its host is not the issuer's, `unreachable` if
+    there is no response. A valid verdict is stored in `attempt.proven` before services are requested.
     """
     check = attempt.check
     allowed_hosts = () if check.given_host else tuple(check.hosts)
@@ -38,8 +39,9 @@ async def _add_services(
     """Return the verdict with the services that the check's capabilities find.
 
     A capability without a URL reads `first_response`, the response to the check itself. Requests go to
-    `allowed_hosts` only, to any host if that is empty. `services_checked` is false if no service was found
-    and a request failed.
+    `allowed_hosts` only, to any host if that is empty; a capability whose request cannot be filled is
+    skipped. `services_checked` is false if no service was found and a request failed. The services found so
+    far are stored in `attempt.proven`.
     """
     services: list[str] = []
     failed = False

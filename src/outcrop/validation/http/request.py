@@ -48,8 +48,8 @@ def _fill_headers_and_body(
 ) -> tuple[dict[str, str], bytes | None]:
     """Return the filled headers and the filled body (None if the request has no body).
 
-    Authorization is added for basic authentication, Content-Type for a form or JSON. Raise UncheckableError
-    if a value is missing or not allowed.
+    Authorization is added for basic authentication; Content-Type for a form or JSON, unless the rule sets it.
+    Raise UncheckableError if a value is missing or not allowed.
     """
     headers = {name: _fill_header(text, values) for name, text in request.headers.items()}
     if request.basic is not None:
@@ -95,12 +95,18 @@ def _value_of(placeholder: re.Match[str], values: Mapping[str, str]) -> str:
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with its placeholders replaced by `values`, which are not escaped."""
+    """Return the text with its placeholders replaced by `values`, which are not escaped.
+
+    Raise UncheckableError if a value is missing.
+    """
     return _PLACEHOLDER.sub(lambda placeholder: _value_of(placeholder, values), text)
 
 
 def _fill_json(value: Any, values: Mapping[str, str]) -> Any:
-    """Return a JSON value with the placeholders in its strings replaced, but not in its keys."""
+    """Return a JSON value with the placeholders in its strings replaced, but not in its keys.
+
+    Raise UncheckableError if a value is missing.
+    """
     if isinstance(value, str):
         return _fill(value, values)
     if isinstance(value, dict):
@@ -111,7 +117,8 @@ def _fill_json(value: Any, values: Mapping[str, str]) -> Any:
 def _fill_header(text: str, values: Mapping[str, str]) -> str:
     """Return a header value with its placeholders replaced.
 
-    Raise UncheckableError unless the result is printable ASCII without a space at its ends.
+    Raise UncheckableError if a value is missing, or if the result is not printable ASCII without spaces at
+    its ends.
     """
     header = _fill(text, values)
     if not _HEADER_VALUE.fullmatch(header):
@@ -122,8 +129,8 @@ def _fill_header(text: str, values: Mapping[str, str]) -> str:
 def _fill_url(text: str, values: Mapping[str, str]) -> str:
     """Return a URL with its placeholders replaced; values after the host are percent-encoded.
 
-    A value in the host must be a host name or a part of one. If the URL is a single placeholder, its value is
-    the whole URL. Raise UncheckableError if a value is missing or not allowed.
+    A value in the host must be a host name or a part of one. If the URL is a single placeholder, its value
+    must be a whole http or https URL. Raise UncheckableError if a value is missing or not allowed.
     """
     if _PLACEHOLDER.fullmatch(text):
         return _checked_url(_fill(text, values))

@@ -21,8 +21,9 @@ _MAX_LABEL_LENGTH = 80
 def judge(response: HttpResponse, answers: Sequence[AnswerSpec]) -> Verdict:
     """Return the verdict of the first of the rule's `answers` whose condition the response fulfils.
 
-    If there is none, return an error verdict. Status 429 and 5xx are always an error verdict: they say
-    nothing about the credential.
+    An answer does not count if the response may be the sign-in page of a network. If no answer counts, return
+    an `error` verdict. Status 429 and 5xx are always an `error` verdict, with the time of Retry-After: they
+    say nothing about the credential.
     """
     if response.status == _TOO_MANY_REQUESTS:
         return error("the issuer's rate limit was reached", _retry_after(response))
@@ -54,7 +55,7 @@ def _is_captive_portal(response: HttpResponse, answer: AnswerSpec) -> bool:
 
 
 def _retry_after(response: HttpResponse) -> float | None:
-    """Return the seconds in Retry-After, at most _MAX_RETRY_AFTER; None if it is absent or a date."""
+    """Return the seconds in Retry-After, at most _MAX_RETRY_AFTER; None if the header is absent or a date."""
     text = response.headers.get("Retry-After", "")
     return min(float(text), _MAX_RETRY_AFTER) if text.isascii() and text.isdigit() else None
 
@@ -113,9 +114,10 @@ def _value_at(data: Any, path: str) -> Any:
 
 
 def service_labels(response: HttpResponse, capability: CapabilitySpec) -> list[str]:
-    """Return the service labels of a capability, at most _MAX_LABELS; [] if the response does not fulfil it.
+    """Return the service labels of a capability, each once and at most _MAX_LABELS.
 
-    A capability without a condition on the status requires a 2xx status.
+    Return [] if the response does not fulfil the capability's condition. Without a condition on the status,
+    the status must be 2xx.
     """
     if not fulfils(response, capability) or (not capability.status and response.status not in _SUCCESS):
         return []
@@ -126,8 +128,8 @@ def service_labels(response: HttpResponse, capability: CapabilitySpec) -> list[s
 def _labels_of_entries(response: HttpResponse, each: LabelListSpec) -> Iterator[str]:
     """Yield a service label for each entry of the list that `each` describes.
 
-    The label is the one in `each.names`, else one made from the entry and `each.prefix`; with `each.only`,
-    entries that are not in `each.names` are skipped.
+    The label is the one in `each.names`, or else `each.prefix` and the entry in the form of `_as_label`, cut
+    off at _MAX_LABEL_LENGTH. With `each.only`, entries that are not in `each.names` are skipped.
     """
     for entry in _entries(response, each):
         if entry in each.names:
@@ -140,7 +142,8 @@ def _entries(response: HttpResponse, each: LabelListSpec) -> Iterator[str]:
     """Yield the entries of the list that `each` describes, in a header or in the JSON body.
 
     A header or a JSON string is split at `each.by`. Other forms in JSON: a list of strings, a list of objects
-    that have `each.key`, or an object whose keys with a true value are the entries.
+    that have `each.key`, or an object whose keys with a true value are the entries. Nothing is yielded for
+    any other value.
     """
     if each.header:
         header = response.headers.get(each.header, "")
@@ -158,5 +161,8 @@ def _entries(response: HttpResponse, each: LabelListSpec) -> Iterator[str]:
 
 
 def _as_label(text: str) -> str:
-    """Return the text in lower case, with `_` for each run of characters that are not letters or digits."""
+    """Return the runs of ASCII letters and digits in the text, in lower case and joined with `_`.
+
+    Return "" if there are none.
+    """
     return "_".join("".join(c if c.isascii() and c.isalnum() else " " for c in text.lower()).split())

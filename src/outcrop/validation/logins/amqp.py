@@ -43,9 +43,10 @@ async def check_amqp_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) 
 async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
     """Begin an AMQP connection with the login and return the verdict for the server's answer.
 
-    It is `valid` if the server answers Tune, `invalid` if it closes the connection with the code 403. Other
-    reasons to close the connection, and a refused user `guest`, are an `error` verdict. Raise ProtocolError
-    if the server does not follow AMQP.
+    The verdict is `valid` if the server answers Tune, `invalid` if it closes the connection with the code
+    403. Other reasons to close the connection, and a refused user `guest`, are an `error` verdict. If the
+    server does not accept passwords, the verdict is `unvalidated`, and the login is not sent. Raise
+    ProtocolError if the server does not follow AMQP.
     """
     await connection.send(_PROTOCOL_HEADER)
     method, arguments = await _receive_method(connection)
@@ -72,7 +73,7 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
 def _mechanisms(start_arguments: bytes) -> list[bytes]:
     """Return the SASL mechanisms in the arguments of the AMQP method Start.
 
-    They follow two version bytes and the server's properties.
+    The mechanisms follow two version bytes and the server's properties.
     """
     (properties_size,) = struct.unpack_from("!I", start_arguments, 2)
     (size,) = struct.unpack_from("!I", start_arguments, 6 + properties_size)

@@ -37,8 +37,9 @@ def _encode_element(name: str, value: Any) -> bytes:
 def decode_document(data: bytes, depth: int = 0) -> dict[str, Any]:
     """Return the BSON document that `data` consists of.
 
-    Raise ValueError, IndexError or struct.error if it is none. Values of types that a login does not need are
-    None. `depth` counts the enclosing documents.
+    Values of types that a login does not need are None. `depth` counts the enclosing documents. Raise
+    ValueError, IndexError or struct.error if `data` is no such document or is nested more than _MAX_DEPTH
+    deep.
     """
     if depth > _MAX_DEPTH or len(data) < 5 or struct.unpack_from("<i", data)[0] != len(data):
         raise ValueError
@@ -56,7 +57,9 @@ def decode_document(data: bytes, depth: int = 0) -> dict[str, Any]:
 def _decode_value(kind: int, data: bytes, offset: int, depth: int) -> tuple[Any, int]:
     """Return the value at `offset`, and the offset of the next element; raise ValueError for unknown types.
 
-    `kind` is the BSON type of the value. `depth` counts the documents around it.
+    `kind` is the BSON type of the value; for types that a login does not need the value is None. `depth`
+    counts the documents around the value. Raise ValueError or IndexError if the data ends before the value
+    does.
     """
     value: Any = None
     match kind:

@@ -54,14 +54,20 @@ class LoginConnection:
         return await self.reader.readexactly(count)
 
     async def receive_line(self) -> bytes:
-        """Return the next line without its CR LF; raise ProtocolError if the line is too long."""
+        """Return the next line without its CR LF; raise ProtocolError if the line is too long.
+
+        Raise EOFError if the server closes the connection before that.
+        """
         try:
             return (await self.reader.readuntil(b"\r\n"))[:-2]
         except asyncio.LimitOverrunError:
             raise ProtocolError from None
 
     async def start_tls(self) -> None:
-        """Switch to TLS without verifying the certificate, as database drivers do by default."""
+        """Switch to TLS without verifying the certificate, as database drivers do; set `encrypted`.
+
+        Raise TcpError if the handshake fails.
+        """
         await start_tls(self.writer, self.host, unverified_tls_context())
         self.encrypted = True
 
@@ -77,8 +83,8 @@ async def query_after_login(
 ) -> T:
     """Return the result of a query about the user's rights, `default` if it fails or takes too long.
 
-    The time limit is _QUERY_SECONDS. `accepted` is the verdict on the login. It is stored as proven, so that
-    it holds whatever happens to the query.
+    The time limit is _QUERY_SECONDS. `accepted` is the verdict on the login. It is stored in `attempt.proven`
+    before the query, so that this verdict holds whatever happens to the query.
     """
     connection.attempt.proven = accepted
     try:
@@ -91,11 +97,11 @@ async def query_after_login(
 def read_uri_login(
     attempt: Attempt, default_ports: Mapping[str, int], *, user_required: bool = True
 ) -> ServerLogin:
-    """Return the login of the connection URI around the password; raise UncheckableError if it is incomplete.
+    """Return the login of the connection URI around the password.
 
     `default_ports` has the port of each supported scheme. Without `user_required` the user name may be empty.
-    The companion `rival` is a `password=` right before the password: it belongs to another form of connection
-    string, so that a URI near it is not its own.
+    Raise UncheckableError if the URI is incomplete, or if the companion `rival` was found: a `password=`
+    right before the password, which then belongs to another form of connection string.
     """
     if attempt.companion("rival") is not None:
         raise UncheckableError("it is not part of a connection URI")
@@ -115,9 +121,10 @@ async def check_login(
 ) -> Verdict:
     """Connect to the server of a login, run `log_in` on the connection and return its verdict.
 
-    `read_login` returns the login; if it raises UncheckableError, the verdict is `unvalidated`. `tls`
-    encrypts the connection from the start. `seconds` limits the time of `log_in`. A failure to connect or a
-    broken protocol says nothing about the credential, so it is an `unreachable` or `error` verdict.
+    `read_login` returns the login; if it raises UncheckableError, the verdict is `unvalidated`, and nothing
+    is sent. `tls` encrypts the connection from the start. `seconds` limits the time of `log_in`. If the
+    server cannot be reached, is too slow or closes the connection, the verdict is `unreachable`; if it breaks
+    the protocol, `error`. The connection is closed at the end.
     """
     try:
         login = read_login()
@@ -145,7 +152,8 @@ async def _run_protocol(
 ) -> Verdict:
     """Run `log_in` and return its verdict.
 
-    Return `unreachable` or `error` if it fails or takes over `seconds`.
+    Return `unreachable` if it takes over `seconds` or the connection ends, and `error` if the server breaks
+    the protocol.
     """
     try:
         async with asyncio.timeout(seconds):

@@ -22,7 +22,9 @@ _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
 async def check_basic_auth_url(attempt: Attempt) -> Verdict:
     """Request the URL without the login and, if the response is 401, with it; return the verdict.
 
-    If the first response is not 401, the login proves nothing and is not sent.
+    If the first response is not 401, the login proves nothing and is not sent. With the login, 2xx is
+    `valid`, 401 and 403 are `invalid`. The verdict is `unvalidated` if the URL is incomplete, `unreachable`
+    without a response, and otherwise `error`.
     """
     try:
         login, path = _read_url(attempt)
@@ -49,7 +51,7 @@ async def check_basic_auth_url(attempt: Attempt) -> Verdict:
 def _judge_anonymous(response: HttpResponse) -> Verdict:
     """Return the verdict for a response other than 401 to the request without the login.
 
-    It is `unvalidated`, because the login would prove nothing, or `error` for status 429 and 5xx.
+    The verdict is `unvalidated`, because the login would prove nothing, or `error` for status 429 and 5xx.
     """
     if response.status in _SUCCESS:
         return unvalidated("the URL is open to anyone: the login protects nothing")
@@ -59,7 +61,10 @@ def _judge_anonymous(response: HttpResponse) -> Verdict:
 
 
 def _read_url(attempt: Attempt) -> tuple[ServerLogin, str]:
-    """Return the login in the URL, and the path of the URL; raise UncheckableError if a part is missing."""
+    """Return the login in the URL, and the path of the URL without its query.
+
+    Raise UncheckableError if a part is missing or not valid, or if the user name contains a colon.
+    """
     scheme_and_user, server = attempt.companion("login"), attempt.companion("server")
     if not scheme_and_user or not server:
         raise UncheckableError("its server was not found with it")

@@ -56,7 +56,9 @@ async def check_mongodb_login(attempt: Attempt, *, seconds: float = LOGIN_SECOND
 async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
     """Log in to MongoDB with the database of the URI, then with `admin`; return the verdict.
 
-    The option `authSource`, which names the right one, is not read. Most users are in `admin`.
+    The option `authSource`, which names the right one, is not read. Most users are in `admin`. The verdict is
+    `valid` with labels for the user's roles, `invalid` if both refuse the password, and `error` for another
+    failure.
     """
     for database in dict.fromkeys((login.database or "admin", "admin")):
         reply = await _authenticate(connection, login, database)
@@ -76,8 +78,8 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
 async def _authenticate(connection: LoginConnection, login: ServerLogin, database: str) -> dict[str, Any]:
     """Run SCRAM and return MongoDB's last reply, whose `ok` is 1 if the password is right.
 
-    `database` is the one that the user is looked up in. Raise ProtocolError or ScramError if the server
-    breaks the protocol.
+    `database` is the one that the user is looked up in. SHA-1 is used only if the user has no other
+    mechanism. Raise ProtocolError or ScramError if the server breaks the protocol.
     """
     hello = await _run_command(
         connection, {"hello": 1, "saslSupportedMechs": f"{database}.{login.user}", "$db": "admin"}
@@ -135,7 +137,8 @@ def _payload_of(reply: dict[str, Any]) -> bytes:
 async def _run_command(connection: LoginConnection, command: dict[str, Any]) -> dict[str, Any]:
     """Send a MongoDB command in an OP_MSG message and return the document of the reply.
 
-    Raise ProtocolError if the reply is not an OP_MSG message.
+    Raise ProtocolError if the reply is not an OP_MSG message; raise what `decode_document` raises if its
+    document is malformed.
     """
     request = struct.pack("<IB", 0, _BODY_SECTION) + bson.encode_document(command)
     await connection.send(struct.pack("<iiii", len(request) + _HEADER_SIZE, 1, 0, _OP_MSG) + request)
@@ -148,7 +151,10 @@ async def _run_command(connection: LoginConnection, command: dict[str, Any]) -> 
 
 
 def _role_labels(status: dict[str, Any]) -> set[str]:
-    """Return the service labels for the user's roles in a reply to `connectionStatus`; may be empty."""
+    """Return the service labels for the user's roles in a reply to `connectionStatus`.
+
+    The result is empty if the reply has no known role.
+    """
     auth_info = status.get("authInfo")
     entries = auth_info.get("authenticatedUserRoles") if isinstance(auth_info, dict) else None
     if not isinstance(entries, list):

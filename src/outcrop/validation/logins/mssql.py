@@ -85,15 +85,16 @@ def read_mssql_login(attempt: Attempt) -> ServerLogin:
 
 
 def _check_lengths(*fields: str) -> None:
-    """Raise UncheckableError if a field is too long for a Login7 message."""
+    """Raise UncheckableError if a field has more than _MAX_FIELD_LENGTH characters, too many for Login7."""
     if max(map(len, fields)) > _MAX_FIELD_LENGTH:
         raise UncheckableError(UNSENDABLE)
 
 
 def _split_pairs(text: str) -> dict[str, str]:
-    """Split `name=value;…` into a dict, with the names in lower case.
+    """Split `name=value;…` into a dict, with the names in lower case and the values without quotes.
 
-    The server and the database in front of the pairs of a JDBC URL become the pairs `server` and `database`.
+    The server in front of the pairs of a JDBC URL replaces the pair `server`; the database there becomes the
+    pair `database` if there is none.
     """
     jdbc = _JDBC_URL.match(text)
     rest = text[jdbc.end() :] if jdbc else text
@@ -147,7 +148,8 @@ def _first_value(pairs: Mapping[str, str], names: tuple[str, ...]) -> str:
 async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
     """Agree on encryption, send the login inside TLS and return the verdict for SQL Server's response.
 
-    Return `unvalidated`, without sending the password, if the server does not support encryption.
+    Return `unvalidated`, without sending the password, if the server does not support encryption; `error` for
+    unknown error codes. Raise ProtocolError if the response has neither an acknowledgement nor an error.
     """
     stream = TdsStream(connection)
     await stream.send(PRELOGIN, _prelogin_message())
@@ -185,7 +187,7 @@ def _prelogin_message() -> bytes:
 def _encryption_of(prelogin: bytes) -> int:
     """Return the value of the encryption option in a TDS prelogin message.
 
-    Raise ProtocolError if it is missing.
+    Raise ProtocolError if the option is missing.
     """
     for start in range(0, len(prelogin), 5):
         if prelogin[start] == _END_OF_OPTIONS:
@@ -197,7 +199,10 @@ def _encryption_of(prelogin: bytes) -> int:
 
 
 def _login7_message(login: ServerLogin) -> bytes:
-    """Return a TDS Login7 message: numbers, then offset and length of each text, then the texts."""
+    """Return a TDS Login7 message: numbers, then offset and length of each text, then the texts.
+
+    The texts are user, password and database of the login, its host, and our name.
+    """
     # The protocol swaps the halves of each password byte and inverts bits. That is no protection; TLS is.
     scrambled = bytes((byte << 4 & 0xF0 | byte >> 4) ^ 0xA5 for byte in login.password.encode("utf-16-le"))
     texts: list[str | bytes] = [

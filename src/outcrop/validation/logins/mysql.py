@@ -67,9 +67,9 @@ class _PacketStream:
     sequence: int = 0
 
     async def receive(self) -> bytes:
-        """Return the payload of the next packet and adopt its sequence number.
+        """Return the payload of the next packet; set `sequence` to the number after that of the packet.
 
-        Raise ProtocolError if it is empty.
+        Raise ProtocolError if the payload is empty.
         """
         header = await self.connection.receive(4)
         self.sequence = header[3] + 1 & 0xFF
@@ -102,7 +102,10 @@ async def check_mysql_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS)
 
 
 async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
-    """Exchange MySQL handshakes, with TLS if the server offers it, authenticate and return the verdict."""
+    """Exchange MySQL handshakes, with TLS if the server offers it, authenticate and return the verdict.
+
+    If the server's authentication plugin is not supported, `mysql_native_password` is tried first.
+    """
     stream = _PacketStream(connection)
     first_packet = await stream.receive()
     if first_packet[0] == _ERROR:
@@ -126,7 +129,8 @@ async def _authenticate(stream: _PacketStream, password: bytes, plugin: str, non
     """Answer the MySQL server's packets until it accepts or refuses the password, and return the verdict.
 
     `plugin` is the authentication plugin of the handshake and `nonce` the server's random bytes; the server
-    may replace both. Raise ProtocolError after _MAX_AUTH_PACKETS packets.
+    may replace both. The verdict is `unvalidated` if the server switches to a plugin that is not supported.
+    After a login, the user's grants are the services. Raise ProtocolError after _MAX_AUTH_PACKETS packets.
     """
     for _ in range(_MAX_AUTH_PACKETS):
         packet = await stream.receive()
@@ -159,7 +163,8 @@ async def _authenticate(stream: _PacketStream, password: bytes, plugin: str, non
 async def _encrypt_password(stream: _PacketStream, password: bytes, nonce: bytes) -> bytes:
     """Request the MySQL server's public RSA key and return the password encrypted with it, for lack of TLS.
 
-    The password is first combined with `nonce` by xor. Raise ProtocolError if the server sends no usable key.
+    The password is first combined with `nonce` by xor. Raise ProtocolError or ValueError if the server sends
+    no usable key.
     """
     await stream.send(_REQUEST_PUBLIC_KEY)
     packet = await stream.receive()
@@ -174,7 +179,11 @@ async def _encrypt_password(stream: _PacketStream, password: bytes, nonce: bytes
 
 
 def _parse_handshake(packet: bytes) -> _Handshake:
-    """Parse the MySQL server's first packet; raise ProtocolError if it is not of protocol version 10."""
+    """Return capabilities, plugin and nonce in the MySQL server's first packet.
+
+    Raise ProtocolError if it is not of protocol version 10 or its nonce is too short; raise ValueError or
+    struct.error if it is malformed.
+    """
     version_end = packet.index(b"\0", 1)
     if packet[0] != _PROTOCOL_VERSION:
         raise ProtocolError
@@ -191,7 +200,7 @@ def _parse_handshake(packet: bytes) -> _Handshake:
 def _native_password_proof(password: bytes, nonce: bytes) -> bytes:
     """Return the proof of the plugin `mysql_native_password`, computed with SHA-1.
 
-    It is H(password) xor H(nonce + H(H(password))).
+    The proof is H(password) xor H(nonce + H(H(password))).
     """
     inner = hashlib.sha1(password).digest()  # noqa: S324 - MySQL's choice, here and below
     outer = hashlib.sha1(nonce + hashlib.sha1(inner).digest()).digest()  # noqa: S324
@@ -201,7 +210,7 @@ def _native_password_proof(password: bytes, nonce: bytes) -> bytes:
 def _caching_sha2_proof(password: bytes, nonce: bytes) -> bytes:
     """Return the proof of the plugin `caching_sha2_password`, computed with SHA-256.
 
-    It is H(password) xor H(H(H(password)) + nonce).
+    The proof is H(password) xor H(H(H(password)) + nonce).
     """
     inner = hashlib.sha256(password).digest()
     outer = hashlib.sha256(hashlib.sha256(inner).digest() + nonce).digest()
@@ -216,7 +225,7 @@ _PLUGINS = {
 
 
 def _verdict_for_error(packet: bytes) -> Verdict:
-    """Return the verdict for a MySQL error packet; unknown codes are an `error` verdict."""
+    """Return the verdict for the error code in a MySQL error packet; `error` for unknown codes."""
     code = int.from_bytes(packet[1:3], "little")
     return _VERDICTS_BY_ERROR.get(code, error(f"the server does not accept logins now (error {code})"))
 

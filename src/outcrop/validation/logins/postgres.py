@@ -58,8 +58,8 @@ async def check_pgpass_entry(attempt: Attempt, *, seconds: float = LOGIN_SECONDS
 def _read_login(attempt: Attempt) -> ServerLogin:
     """Return the login around the password: from a URI or from a `host=… user=…` string.
 
-    The string is read if ` password=` is right before the password. Raise UncheckableError if the login is
-    incomplete.
+    The string is read if a blank and `password=` are right before the password. Raise UncheckableError if the
+    login is incomplete.
     """
     before_password = attempt.companion("dsn")
     if (attempt.companion("rival") or "").startswith((" ", "\t")) and before_password is not None:
@@ -101,7 +101,7 @@ class _LoginState:
 
 
 async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
-    """Log in to PostgreSQL and return the verdict.
+    """Log in to PostgreSQL, with TLS if the server offers it, and return the verdict.
 
     Send the startup message, then answer the server's messages until it is ready for a query or sends an
     error. Raise ProtocolError after _MAX_MESSAGES messages.
@@ -147,7 +147,9 @@ async def _answer_authentication(
 ) -> Verdict | None:
     """Answer a PostgreSQL authentication request and return None; return a verdict if no answer is possible.
 
-    `body` is the body of the request. An accepted login is noted in `state`.
+    That verdict is `unvalidated`: the server wants the password without TLS, or another proof than a
+    password. `body` is the body of the request. An accepted login, a sent password and the SCRAM client are
+    noted in `state`. Raise ScramError if the server breaks SCRAM.
     """
     (code,), data = struct.unpack_from("!I", body), body[4:]
     password = state.login.password.encode()
@@ -193,8 +195,8 @@ async def _send_password(connection: LoginConnection, state: _LoginState, proof:
 def _verdict_when_ready(state: _LoginState) -> Verdict:
     """Return the verdict when PostgreSQL is ready for a query.
 
-    It is `valid`, or `unvalidated` if the server asked for no password. Raise ProtocolError if the server has
-    not accepted the login before.
+    The verdict is `valid`, or `unvalidated` if the server asked for no password. Raise ProtocolError if the
+    server has not accepted the login before.
     """
     if not state.accepted:
         raise ProtocolError
@@ -207,7 +209,8 @@ def _verdict_when_ready(state: _LoginState) -> Verdict:
 def _verdict_for_error(state: _LoginState, sqlstate: str) -> Verdict:
     """Return the verdict for a PostgreSQL error response with this SQLSTATE code.
 
-    If the password was accepted before the error, it is valid unless the user may not log in.
+    If the password was accepted before the error, the verdict is `valid`, or `invalid` if the user may not
+    log in. If not, it is `invalid` for a wrong password and `error` for any other code.
     """
     if state.accepted and state.password_sent:
         if sqlstate == _INVALID_AUTHORIZATION:

@@ -52,7 +52,9 @@ def _read_login(attempt: Attempt) -> ServerLogin:
 async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
     """Send PING and AUTH to Redis and return the verdict for the replies.
 
-    It is `unvalidated` if the server requires no password.
+    The verdict is `unvalidated` if the server requires no password for the user, `error` if a reply says
+    nothing about the password. After an accepted password, CONFIG GET decides on the label `redis_admin`.
+    Raise ProtocolError if the server does not speak Redis's protocol.
     """
     is_open = await _send_command(connection, "PING") == b"+PONG"
     # A connection without AUTH is the user `default`. Other users may have a password even if it has none.
@@ -79,7 +81,7 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
 async def _send_command(connection: LoginConnection, *words: str) -> bytes:
     """Send a Redis command as an array of bulk strings and return the first line of the reply.
 
-    Raise ProtocolError if that is not a Redis reply.
+    Raise ProtocolError if that line does not begin a Redis reply.
     """
     parts = [word.encode() for word in words]
     await connection.send(

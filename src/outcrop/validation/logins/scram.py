@@ -35,8 +35,9 @@ class ScramClient:
     def client_final_message(self, server_first: bytes) -> bytes:
         """Return the client-final message, which proves the password, for the server-first message.
 
-        Raise ScramError if the nonce or the iteration count in `server_first` is not acceptable, ValueError
-        if it is not ASCII or its salt is not base64.
+        The signature that the server must send is kept for `verify_server_final`. Raise ScramError if the
+        nonce or the iteration count in `server_first` is not acceptable, ValueError if it is not ASCII or its
+        salt is not base64.
         """
         challenge = server_first.decode("ascii")
         fields = dict(pair.partition("=")[::2] for pair in challenge.split(","))

@@ -50,9 +50,9 @@ class TdsStream:
                 return message
 
     async def start_tls(self) -> None:
-        """Do the TLS handshake in prelogin packets; all that follows is sent inside TLS.
+        """Do the TLS handshake in prelogin packets; everything after that is sent inside TLS.
 
-        Raise TcpError if it fails.
+        Raise TcpError if TLS fails, and ProtocolError if the server sends other packets.
         """
         context = unverified_tls_context()
         # TLS 1.3 sends messages after the handshake, which would no longer be in prelogin packets.

@@ -46,8 +46,9 @@ def parse_uri(
     """Return the login of a URI that is split into its parts.
 
     `scheme_and_user` is `scheme://user`, `server` is `host:port/database?options`. `default_ports` has the
-    port of each supported scheme. A driver name after `+` in the scheme is ignored. Without `user_required`
-    the user may be empty. Raise UncheckableError if the parts do not name one host and user.
+    port of each supported scheme. A driver name after `+` in the scheme is ignored, but `+srv` is not
+    supported. Without `user_required` the user may be empty. Raise UncheckableError if a part is not valid or
+    not supported, or if the parts do not name one host and user.
     """
     scheme, separator, user = scheme_and_user.partition("://")
     scheme, _, driver = scheme.lower().partition("+")
@@ -80,8 +81,8 @@ def parse_uri(
 def parse_dsn(before_password: str, password: str, default_port: int) -> ServerLogin:
     """Return the login of a libpq connection string such as `host=… port=… user=… dbname=… password=…`.
 
-    `before_password` is the part before `password=`. Raise UncheckableError if it does not name one host and
-    user.
+    `before_password` is the part before `password=`; quoted values in it are not read. Raise UncheckableError
+    if it does not name one host and user, or if a part is not valid.
     """
     pairs = dict(_DSN_PAIR.findall(before_password))
     if "service" in pairs or not pairs.get("user"):
@@ -100,9 +101,9 @@ def parse_dsn(before_password: str, password: str, default_port: int) -> ServerL
 
 
 def parse_host(text: str) -> str:
-    """Return a host name or IP address, without the brackets of IPv6.
+    """Return a host name or IP address, without the brackets and the zone of IPv6.
 
-    Raise UncheckableError if it is not valid.
+    Raise UncheckableError if the text is not valid, or is a socket on a machine.
     """
     if text.startswith("[") and text.endswith("]"):
         try:

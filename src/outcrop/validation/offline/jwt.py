@@ -21,7 +21,8 @@ async def check_jwt(attempt: Attempt) -> Verdict:
 def judge_jwt(token: str, now: float) -> Verdict:
     """Return `invalid` for a token that is expired, unsigned or incomplete, else `unvalidated`.
 
-    The signature is not verified: only the issuer can do that. `now` is in seconds since 1970.
+    A token that is not valid yet is `unvalidated`. The signature is not verified: only the issuer can do
+    that. `now` is in seconds since 1970.
     """
     header_text, claims_text, signature = [*token.split("."), "", ""][:3]
     header, claims = _decode_object(header_text), _decode_object(claims_text)

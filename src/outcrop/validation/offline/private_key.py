@@ -27,7 +27,10 @@ async def check_private_key(attempt: Attempt) -> Verdict:
 
 
 def judge_private_key(text: str) -> Verdict:
-    """Return `unvalidated` with a description of the private key, or `invalid` if it cannot be read."""
+    """Return `unvalidated` with a description of the private key, or `invalid` if it cannot be read.
+
+    Keys in the formats of PuTTY, SSH2 and PGP, and in unknown ones, are `unvalidated` without being decoded.
+    """
     if text.startswith("PuTTY-User-Key-File-"):
         encrypted = re.search(r"Encryption: none\s", text) is None
         return _readable("a PuTTY key", encrypted=encrypted, ssh=True)
@@ -45,7 +48,11 @@ def judge_private_key(text: str) -> Verdict:
 
 
 def _judge_openssh(pem: bytes) -> Verdict:
-    """Return the verdict on a private key in OpenSSH's own format, whose first field names the cipher."""
+    """Return the verdict on a private key in OpenSSH's own format.
+
+    It is `invalid` if the key cannot be read, else `unvalidated` with a description. The first field of the
+    format names the cipher: of an encrypted key only that field is read.
+    """
     content = _pem_content(pem)
     if not content.startswith(_OPENSSH_MAGIC):
         return _unreadable()
@@ -65,7 +72,8 @@ def _judge_openssh(pem: bytes) -> Verdict:
 def _judge_pem(label: str, pem: bytes) -> Verdict:
     """Return the verdict on a private key in PKCS#8 or the traditional format of its algorithm.
 
-    `label` is the text after BEGIN, such as `RSA PRIVATE KEY`.
+    It is `invalid` if the key cannot be read, else `unvalidated` with a description. `label` is the text
+    after BEGIN, such as `RSA PRIVATE KEY`. Of an encrypted key only the base64 is checked.
     """
     if label.startswith("ENCRYPTED") or b"\nDEK-Info: " in pem:
         return _readable("a key", encrypted=True) if _pem_content(pem) else _unreadable()
@@ -91,7 +99,10 @@ def _pem_content(pem: bytes) -> bytes:
 
 
 def _describe_key(key: object) -> str:
-    """Describe a loaded key by its algorithm and size, such as "an RSA key of 2048 bits"."""
+    """Describe a loaded key by its algorithm and size, such as "an RSA key of 2048 bits".
+
+    The result is "a key" for another algorithm.
+    """
     match key:
         case rsa.RSAPrivateKey():
             return f"an RSA key of {key.key_size} bits"
@@ -108,7 +119,8 @@ def _describe_key(key: object) -> str:
 def _readable(description: str, *, encrypted: bool, ssh: bool = False) -> Verdict:
     """Return the `unvalidated` verdict on a key that can be read.
 
-    `encrypted` says that a passphrase protects it. `ssh` keys get the service label "ssh".
+    `description` says what it is, such as "a PuTTY key". `encrypted` says that a passphrase protects the key.
+    `ssh` keys get the service label "ssh".
     """
     protection = "a passphrase protects it" if encrypted else "no passphrase protects it"
     verdict = unvalidated(f"{description}, {protection}; {_UNKNOWN_USE}")
