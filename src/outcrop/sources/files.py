@@ -18,7 +18,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import (
-    MAX_PART_SIZE,
+    SCAN_SIZES,
     ContentBatch,
     ScanResult,
     SerializedResult,
@@ -235,7 +235,7 @@ def make_batches(
     batch: SizedPaths = []
     size, limit = 0, _MIN_BATCH_BYTES
     for path, length in files:
-        if length > MAX_PART_SIZE and not _is_archive(base + path):
+        if length > SCAN_SIZES.part and not _is_archive(base + path):
             yield from _cut_file(base, path, length, jobs, gap)
             continue
         batch.append((path, length))

@@ -7,11 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.engine import delta_scan
-from outcrop.scanner.engine.delta_scan import CopiedRange, FileVersion, scan_new_text
+from outcrop.scanner.engine.delta_scan import (
+    MAX_TRIGGER_WIDTH,
+    CopiedRange,
+    FileVersion,
+    _plan_ranges,
+    scan_new_text,
+)
 from outcrop.scanner.engine.scan import scan_content, scan_versions
 from outcrop.scanner.engine.triggers import scan_joined_texts
 from tests.scanner.engine.test_scan_content import pieces, summarize
+from tests.support.calls import recorded_calls
 from tests.support.rulesets import github_token, ruleset
 
 LOW = Confidence.LOW
@@ -107,20 +113,17 @@ def test_token_is_found_if_an_edit_removes_the_text_after_it(after: bytes) -> No
     assert (len(scanned[b"old"].hits), len(scanned[b"new"].hits)) == (0, 1)
 
 
-def test_copied_text_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    searched: list[int] = []
-
-    def count_bytes(rules: object, data: bytes) -> list[tuple[int, int]]:
-        searched.append(len(data))
-        return scan_joined_texts(rules, data)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(delta_scan, "scan_joined_texts", count_bytes)
+def test_copied_text_is_not_searched_again() -> None:
     base = FileVersion(make_plain_lines(1, 100_000))
     chain = [base]
     for number in range(10):
         chain.append(make_version(chain[-1], [(10_000 * number, 5, b"new")]))
-    scan_new_text(ruleset(), chain)
-    assert searched[0] < len(base.content) + 10 * 2.1 * (ruleset().rules.max_trigger_width + 50)
+    with recorded_calls(scan_joined_texts) as calls:
+        scan_new_text(ruleset(), chain)
+    (call,) = calls
+    assert len(call.arguments["data"]) < len(base.content) + 10 * 2.1 * (
+        ruleset().rules.max_trigger_width + 50
+    )
 
 
 def test_version_of_a_base_that_was_not_searched_is_searched_completely() -> None:
@@ -134,8 +137,8 @@ def test_version_of_a_base_that_was_not_searched_is_searched_completely() -> Non
     )
 
 
-def test_version_is_searched_completely_if_triggers_are_too_wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_scan, "MAX_TRIGGER_WIDTH", 10)
+def test_version_is_searched_completely_if_triggers_are_too_wide() -> None:
     base = FileVersion(make_plain_lines(1, 9_000))
     version = make_version(base, [(0, 0, b"new\n")])
-    assert delta_scan._plan_ranges(version, 11) == [(2, len(version.content) + 2, -2, None)]
+    assert len(_plan_ranges(version, MAX_TRIGGER_WIDTH)) == 3
+    assert _plan_ranges(version, MAX_TRIGGER_WIDTH + 1) == [(2, len(version.content) + 2, -2, None)]

@@ -18,6 +18,7 @@ from outcrop.scanner.engine.load import compile_ruleset
 from outcrop.scanner.rules.example_templates import expand_template, split_marked_values
 from outcrop.scanner.rules.model import Strength
 from outcrop.scanner.rules.toml import parse_rule_file
+from tests.support.calls import recorded_calls
 from tests.support.rulesets import BASE62, BASE64, drawn, github_token, hits, ruleset, values
 
 LOW, MEDIUM, HIGH = Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH
@@ -49,36 +50,28 @@ class TestOneHitPerValue:
             TOKEN,
         )
 
-    def test_value_of_a_specific_rule_is_not_checked_by_a_generic_one(self, monkeypatch):
-        judged = []
-        original = confirm._check_value
-        monkeypatch.setattr(
-            confirm, "_check_value", lambda rule, *rest: judged.append(rule.id) or original(rule, *rest)
-        )
-        assert values("postgres://crm:Kaffee-um-9@pg.corp/crm postgres://user:password@pg.corp/crm") == [
-            "Kaffee-um-9"
-        ]
-        assert judged == ["postgres_uri", "postgres_uri"]
+    def test_value_of_a_specific_rule_is_not_checked_by_a_generic_one(self):
+        with recorded_calls(confirm._check_value) as checks:
+            assert values("postgres://crm:Kaffee-um-9@pg.corp/crm postgres://user:password@pg.corp/crm") == [
+                "Kaffee-um-9"
+            ]
+        assert [check.arguments["rule"].id for check in checks] == ["postgres_uri", "postgres_uri"]
 
-    def test_window_of_a_specific_rule_is_not_matched_by_a_generic_one(self, monkeypatch):
-        matched = []
-        original = confirm._match_window
-        monkeypatch.setattr(
-            confirm, "_match_window", lambda rule, *rest: matched.append(rule.id) or original(rule, *rest)
-        )
+    def test_window_of_a_specific_rule_is_not_matched_by_a_generic_one(self):
         named = (
             "postgres://crm:Kaffee-um-9@pg.corp/crm mongodb://crm:${PASS}@m.corp/crm "
             "postgres://user:password@pg.corp/crm "
         )
-        assert values(named) == ["Kaffee-um-9"]
-        assert set(matched) == {"postgres_uri", "mongodb_uri"}
-        matched.clear()
-        assert values(f"{named}ftp://crm:Tee-um-8@f.corp {named}") == [
-            "Kaffee-um-9",
-            "Tee-um-8",
-            "Kaffee-um-9",
-        ]
-        assert matched.count("basic_auth_url") == 1
+        with recorded_calls(confirm._match_window) as calls:
+            assert values(named) == ["Kaffee-um-9"]
+        assert {call.arguments["rule"].id for call in calls} == {"postgres_uri", "mongodb_uri"}
+        with recorded_calls(confirm._match_window) as calls:
+            assert values(f"{named}ftp://crm:Tee-um-8@f.corp {named}") == [
+                "Kaffee-um-9",
+                "Tee-um-8",
+                "Kaffee-um-9",
+            ]
+        assert [call.arguments["rule"].id for call in calls].count("basic_auth_url") == 1
 
     def test_value_that_occurs_twice_is_two_hits(self):
         assert [hit.line for hit in hits(f"{TOKEN}\n{TOKEN}\n")] == [1, 2]

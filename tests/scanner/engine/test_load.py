@@ -2,18 +2,25 @@
 
 import os
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from outcrop.scanner.engine import load as module
-from outcrop.scanner.engine.load import load_cached, load_ruleset, read_rules, save_ruleset
+from outcrop.scanner.engine.load import (
+    _hash_contents,
+    compile_ruleset,
+    load_cached,
+    load_ruleset,
+    read_rules,
+    save_ruleset,
+)
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.triggers import scan_joined_texts
-from outcrop.scanner.rules import toml
 from outcrop.scanner.rules.model import RuleError
 from outcrop.scanner.rules.toml import load_rule_files
+from tests.support.calls import RecordedCall, recorded_calls
 from tests.support.rulesets import cached_in, github_token, ruleset, values
 
 OWN = (
@@ -25,17 +32,10 @@ ACME = ["acme_0f1e9d3c7b5a2846"]
 
 
 @pytest.fixture
-def compiled(monkeypatch) -> list[RuleSet]:
-    """Return a list that gets every rule set which is compiled."""
-    compiled_sets = []
-    original = module.compile_ruleset
-
-    def make(*arguments) -> RuleSet:
-        compiled_sets.append(original(*arguments))
-        return compiled_sets[-1]
-
-    monkeypatch.setattr(module, "compile_ruleset", make)
-    return compiled_sets
+def compiled() -> Iterator[list[RecordedCall]]:
+    """Yield a list that gets every compilation of a rule set."""
+    with recorded_calls(compile_ruleset) as calls:
+        yield calls
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_cached_rules_are_equal_and_load_fast(tmp_path):
     durations = []
     for _ in range(3):
         started = time.perf_counter()
-        cached = module.load_cached(tmp_path / "outcrop", ruleset().version)
+        cached = load_cached(tmp_path / "outcrop", ruleset().version)
         durations.append(time.perf_counter() - started)
     assert cached is not None
     assert min(durations) < 0.3
@@ -139,10 +139,11 @@ def test_change_is_noticed_if_the_modification_time_is_reset(own, tmp_path):
     assert load_own(own, tmp_path / "cache").version != first.version
 
 
-def test_unchanged_rule_files_are_not_read_again(own, tmp_path, monkeypatch):
-    first = load_own(own, tmp_path / "cache")
-    monkeypatch.setattr(module, "_hash_contents", None)
-    assert load_own(own, tmp_path / "cache").version == first.version
+def test_unchanged_rule_files_are_not_read_again(own, tmp_path):
+    with recorded_calls(_hash_contents) as reads:
+        first = load_own(own, tmp_path / "cache")
+        assert load_own(own, tmp_path / "cache").version == first.version
+    assert len(reads) == 1
 
 
 def test_missing_rule_file_is_an_error_if_the_others_are_cached(own, tmp_path):
@@ -152,32 +153,28 @@ def test_missing_rule_file_is_an_error_if_the_others_are_cached(own, tmp_path):
             load_ruleset([own, tmp_path / "none.toml"], built_in=False, cache=tmp_path / "cache")
 
 
-def test_error_in_own_rules_is_raised_before_built_in_rules_are_read(own, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "BUILT_IN_RULES", tmp_path / "not there")
-    with pytest.raises(RuleError, match=r"none\.toml: No such file"):
-        load_ruleset([own, tmp_path / "none.toml"])
-    with pytest.raises(RuleError, match=r"not there: No such file"):
-        load_ruleset([own])
-
-
-def test_built_in_rules_come_from_the_cache_if_there_are_own_rules(own, tmp_path, monkeypatch):
-    built_in = tmp_path / "built-in.toml"
-    built_in.write_text(OWN.replace("acme", "dunder"))
-    monkeypatch.setattr(module, "BUILT_IN_RULES", built_in)
-    from_files, _ = read_rules([own], cache=tmp_path / "cache")
-    load_ruleset(cache=tmp_path / "cache")
-    with monkeypatch.context() as patched:
-        patched.setattr(
-            toml, "load_rule_files", lambda paths: [] if built_in in paths else load_rule_files(paths)
-        )
-        from_cache, _ = read_rules([own], cache=tmp_path / "cache")
-    assert [rule.id for rule in from_files] == ["dunder", "acme"]
-    assert from_cache == from_files
-    own.write_text(OWN.replace("acme", "dunder"))
-    with pytest.raises(
-        RuleError, match=r"own\.toml:6: rule dunder: is already defined in .*built-in\.toml:6"
+def test_error_in_own_rules_is_raised_before_built_in_rules_are_read(own, tmp_path):
+    with (
+        recorded_calls(load_rule_files) as reads,
+        pytest.raises(RuleError, match=r"none\.toml: No such file"),
     ):
-        load_ruleset([own], cache=tmp_path / "cache")
+        load_ruleset([own, tmp_path / "none.toml"])
+    assert [read.arguments["paths"] for read in reads] == [[own, tmp_path / "none.toml"]]
+
+
+def test_built_in_rules_come_from_the_cache_if_there_are_own_rules(own, tmp_path):
+    cache = cached_in(tmp_path) / "outcrop"
+    with recorded_calls(load_rule_files) as reads:
+        rules, _ = read_rules([own], cache=cache)
+    assert [read.arguments["paths"] for read in reads] == [[own]]
+    assert rules[:-1] == [rule.without_examples() for rule in ruleset().rules]
+    assert rules[-1].id == "acme"
+    own.write_text(OWN.replace("acme", "github_pat_classic"))
+    with pytest.raises(
+        RuleError,
+        match=r"own\.toml:6: rule github_pat_classic: is already defined in .*github\.toml:[0-9]+",
+    ):
+        load_ruleset([own], cache=cache)
 
 
 def test_cached_rules_keep_their_origin(own, tmp_path):
@@ -210,7 +207,7 @@ def test_cache_has_no_unfinished_files_and_is_private(own, tmp_path):
     assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
 
 
-def test_unfinished_files_are_removed(own, tmp_path, monkeypatch):
+def test_unfinished_files_are_removed(own, tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir()
     left, writing = cache / "rules-1.db.0123", cache / "rules-1.db.4567"
@@ -219,15 +216,13 @@ def test_unfinished_files_are_removed(own, tmp_path, monkeypatch):
     os.utime(left, (1, 1))
     load_own(own, cache)
     assert {file.suffix for file in cache.iterdir()} == {".db", ".json", ".version", ".4567"}
-    for file in cache.iterdir():
+    for file in [*cache.iterdir()]:
         file.unlink()
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "replace", full)
+        if file != writing:  # a folder with this name cannot be replaced by a file
+            (file / "folder").mkdir(parents=True)
     load_own(own, cache)
-    assert list(cache.iterdir()) == []
+    assert len([*cache.iterdir()]) == 3
+    assert all(path.is_dir() for path in cache.iterdir())
 
 
 def test_gitleaks_rules_come_from_the_cache(tmp_path, compiled):

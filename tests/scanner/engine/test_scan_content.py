@@ -3,6 +3,7 @@
 import gzip
 import io
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,11 +11,12 @@ from hypothesis import strategies as st
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.engine import companions, scan
+from outcrop.scanner.engine.companions import MAX_ROW
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.scan import (
     ContentBatch,
     ScanResult,
+    ScanSizes,
     deserialize_result,
     scan_batch,
     scan_content,
@@ -47,38 +49,47 @@ def summarize(found: ScanResult) -> list[tuple]:
     ]
 
 
-@pytest.fixture
-def small_sizes(monkeypatch):
-    """Make pieces, parts and distances small, so that short contents have several of them."""
-    monkeypatch.setattr(scan, "STREAM_PIECE_SIZE", 2_000)
-    monkeypatch.setattr(scan, "MAX_PART_SIZE", 1_500)
-    monkeypatch.setattr(scan, "MAX_CREDENTIAL_SIZE", 700)
-    monkeypatch.setattr(scan, "MAX_CONTEXT_SIZE", 700)
-    monkeypatch.setattr(scan, "MAX_TRIGGER_DISTANCE", 300)
-    monkeypatch.setattr(companions, "MAX_ROW", 150)
+# Small pieces, parts and distances, so that short contents have several of them.
+SMALL = ScanSizes(piece=2_000, part=1_500, credential=700, context=700, trigger_distance=300)
+# The same for contents with pairs: a row of pairs is followed for MAX_ROW // 2 bytes to each side.
+FOR_PAIRS = ScanSizes(
+    piece=9_000, part=5_000, credential=3_000, context=3_000, trigger_distance=MAX_ROW // 2 + 500
+)
+
+
+def scan_in_pieces(data: bytes, sizes: ScanSizes = SMALL) -> ScanResult:
+    """Scan a content as a stream."""
+    return scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM, sizes)
+
+
+def make_pair(seed: float) -> str:
+    """Return a key id and its secret key, on two lines."""
+    return (
+        f"aws_access_key_id = AKIA{drawn('ABCDEFGH234567', 16, seed)}\n"
+        f"aws_secret_access_key = {drawn(BASE64, 40, seed)}"
+    )
 
 
 def make_lines(rng: random.Random, count: int) -> bytes:
-    """Return lines, some with a credential. No value occurs twice."""
+    """Return lines, some with a credential. No value occurs twice, and few pairs are near each other."""
     out = []
     for _ in range(count):
-        kind = rng.randrange(8)
+        kind = rng.choice((0, 0, 1, 1, 2, 2, 3, *[4] * 9))
         seed = rng.random()
         out.append(
             {
                 0: f"token = {github_token(seed)}",
                 1: f"café {github_token(seed)} # outcrop:allow",
                 2: f"password = '{drawn(BASE64, 24, seed)}'",
-                3: f"aws_access_key_id = AKIA{drawn('ABCDEFGH234567', 16, seed)}\n"
-                f"aws_secret_access_key = {drawn(BASE64, 40, seed)}",
+                3: make_pair(seed),
             }.get(kind, "x" * rng.randint(0, 90))
         )
     return "\n".join(out).encode() + rng.choice([b"", b"\n"])
 
 
-def scan_in_parts(data: bytes, jobs: int) -> ScanResult:
+def scan_in_parts(data: bytes, jobs: int, sizes: ScanSizes = SMALL) -> ScanResult:
     """Scan each part separately, with only the bytes that it needs."""
-    parts = list(split_into_parts(io.BytesIO(data).read, len(data), jobs))
+    parts = list(split_into_parts(io.BytesIO(data).read, len(data), jobs, sizes))
     read = [data[part.offset :][: part.size] for part in parts]
     assert sum(part.own_size(len(own)) for part, own in zip(parts, read, strict=True)) == len(data)
     return ScanResult(
@@ -91,65 +102,69 @@ def scan_in_parts(data: bytes, jobs: int) -> ScanResult:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_pieces_and_parts_have_the_same_hits_as_the_complete_content(small_sizes, seed):
-    data = make_lines(random.Random(seed), 60)
+def test_pieces_and_parts_have_the_same_hits_as_the_complete_content(seed):
+    data = make_lines(random.Random(seed), 220)
+    assert len(data) > FOR_PAIRS.piece
     expected = summarize(scan_content(ruleset(), data, MEDIUM))
-    assert summarize(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == expected
-    assert [summarize(scan_in_parts(data, jobs)) for jobs in (1, 2, 3)] == [expected] * 3
+    assert summarize(scan_in_pieces(data, FOR_PAIRS)) == expected
+    assert [summarize(scan_in_parts(data, jobs, FOR_PAIRS)) for jobs in (1, 2, 3)] == [expected] * 3
+
+
+def test_row_of_pairs_across_several_parts_has_the_same_pairs():
+    pairs = [make_pair(number) for number in range(400)]
+    data = "\n".join(pairs).encode()
+    assert len(data) > 2 * FOR_PAIRS.piece
+    expected = summarize(scan_content(ruleset(), data, MEDIUM))
+    assert len([hit for hit in expected if hit[-1]]) == len(pairs)
+    assert summarize(scan_in_pieces(data, FOR_PAIRS)) == expected
+    assert summarize(scan_in_parts(data, 2, FOR_PAIRS)) == expected
 
 
 @pytest.mark.parametrize("size", [0, 1, 1_299, 1_300, 1_301, 1_999, 2_000, 2_001, 2_599, 2_600, 2_601, 3_300])
 @pytest.mark.parametrize(
     "at", [0, 560, 580, 600, 1_260, 1_280, 1_299, 1_300, 1_955, 1_965, 1_999, 2_000, 2_550]
 )
-def test_token_near_the_border_of_a_piece_is_found_once(small_sizes, size, at):
+def test_token_near_the_border_of_a_piece_is_found_once(size, at):
     token = github_token((size, at)).encode()
     data = b"\n".join([b"x" * 50] * 60)[:at] + b" " + token + b" "
     data = data + b"y" * max(0, size - len(data))
     expected = summarize(scan_content(ruleset(), data, MEDIUM))
-    assert summarize(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == expected
+    assert summarize(scan_in_pieces(data)) == expected
     assert [summarize(scan_in_parts(data, jobs)) for jobs in (1, 2, 3)] == [expected] * 3
 
 
-def test_value_across_a_border_is_found_once_and_complete(small_sizes):
+def test_value_across_a_border_is_found_once_and_complete():
     for at in range(1_100, 2_000, 47):
         value = drawn("abcdefghijkmnpqrstuvwxyz23456789", 120, at)
         data = ("z" * at + f"\npassword = {value}\n" + "z\n" * 500).encode()
-        assert [hit[2] for hit in summarize(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM))] == [value]
+        assert [hit[2] for hit in summarize(scan_in_pieces(data))] == [value]
 
 
-def test_column_in_a_line_longer_than_a_piece(small_sizes):
+def test_column_in_a_line_longer_than_a_piece():
     token = github_token("long line")
     data = ("first\n" + "é " * 3_000 + token + " z" * 500).encode()
-    for found in (scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM), scan_in_parts(data, 2)):
+    for found in (scan_in_pieces(data), scan_in_parts(data, 2)):
         ((_, hit),) = found.hits
         assert (hit.line, hit.column) == (2, 6_001)
 
 
-def test_short_read_does_not_end_a_stream(small_sizes):
-    data = make_lines(random.Random("short"), 60)
+def test_short_read_does_not_end_a_stream():
+    data = make_lines(random.Random("short"), 220)
     stream = io.BytesIO(data)
-    found = scan_stream(ruleset(), lambda size: stream.read(min(size, 570)), MEDIUM)
+    found = scan_stream(ruleset(), lambda size: stream.read(min(size, 570)), MEDIUM, FOR_PAIRS)
     assert summarize(found) == summarize(scan_content(ruleset(), data, MEDIUM))
 
 
-def test_only_the_beginning_of_a_too_large_archive_is_unpacked(small_sizes, monkeypatch):
+def test_only_the_beginning_of_a_too_large_archive_is_unpacked():
     data = gzip.compress(b"token = " + github_token(1).encode() + b"\n" + random.Random(1).randbytes(9_000))
-    assert summarize(scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)) == summarize(
-        scan_content(ruleset(), data, MEDIUM)
-    )
-    monkeypatch.setattr(scan, "MAX_ARCHIVE_SIZE", 4_000)
-    found = scan_stream(ruleset(), io.BytesIO(data).read, MEDIUM)
+    assert summarize(scan_in_pieces(data)) == summarize(scan_content(ruleset(), data, MEDIUM))
+    found = scan_in_pieces(data, replace(SMALL, archive=4_000))
     assert len(found.hits) == 1
     assert "only the beginning of this archive was unpacked" in found.gaps
 
 
 def test_empty_content_has_no_hits():
-    assert (
-        summarize(scan_stream(ruleset(), io.BytesIO().read, MEDIUM))
-        == summarize(scan_content(ruleset(), b"", MEDIUM))
-        == []
-    )
+    assert summarize(scan_in_pieces(b"")) == summarize(scan_content(ruleset(), b"", MEDIUM)) == []
 
 
 def test_deserialized_result_equals_the_serialized_one():

@@ -8,10 +8,12 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.generic import assignment, find
-from outcrop.scanner.generic.assignment import is_dismissed
+from outcrop.scanner.generic import assignment
+from outcrop.scanner.generic.assignment import is_dismissed, is_dismissed_in_line
+from outcrop.scanner.generic.find import MANY_MATCHES
 from outcrop.scanner.generic.names import Noun
 from outcrop.scanner.generic.score import DIRECT_ASSIGNMENT, weigh
+from tests.support.calls import recorded_calls
 from tests.support.rulesets import drawn, hits, values
 
 BASE62 = string.ascii_letters + string.digits
@@ -93,51 +95,44 @@ def clear_the_cache():
     assignment._judge_in_text.cache_clear()
 
 
+def values_without_dismissal(text: str) -> list[str]:
+    """Return the values of at least medium confidence; a search for low ones dismisses no value at once."""
+    return [reveal(hit.secret) for hit in hits(text, Confidence.LOW) if hit.confidence is not Confidence.LOW]
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_dismissed_values_would_be_no_findings(monkeypatch, seed):
+def test_dismissed_values_would_be_no_findings(seed):
     chance = random.Random(f"dismissed {seed}")
     texts = [
         random_assignment(chance) + chance.choice(("\n", "", "\n\n" + random_assignment(chance)))
         for _ in range(300)
     ]
-    dismissed = []
-    monkeypatch.setattr(
-        assignment,
-        "is_dismissed",
-        lambda *span: is_dismissed(*span) and not dismissed.append(span),
-    )
-    with_dismissal = [values(text) for text in texts]
-    assert len(dismissed) > 10
-    monkeypatch.setattr(assignment, "is_dismissed", lambda *_, **__: False)
-    assignment._judge_in_text.cache_clear()
-    assert with_dismissal == [values(text) for text in texts]
+    with recorded_calls(is_dismissed) as calls:
+        with_dismissal = [values(text) for text in texts]
+    assert sum(call.result for call in calls) > 10
+    with recorded_calls(is_dismissed) as calls:
+        assert with_dismissal == [values_without_dismissal(text) for text in texts]
+    assert not calls
     assert any(with_dismissal)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_text_with_many_matches_has_the_same_findings(monkeypatch, seed):
+def test_a_text_with_many_matches_has_the_same_findings(seed):
     chance = random.Random(f"at once {seed}")
-    text = "\n".join(random_assignment(chance) for _ in range(400))
-    monkeypatch.setattr(find, "MANY_MATCHES", 20)
-    dismissed = []
-    original = find.is_dismissed_in_line
-    monkeypatch.setattr(
-        find,
-        "is_dismissed_in_line",
-        lambda *span: original(*span) and not dismissed.append(span),
-    )
-    found = values(text)
-    assert len(dismissed) > 40 < len(found)
-    monkeypatch.setattr(find, "MANY_MATCHES", len(text))
-    assignment._judge_in_text.cache_clear()
-    assert found == values(text)
+    text = "\n".join(random_assignment(chance) for _ in range(2 * MANY_MATCHES))
+    with recorded_calls(is_dismissed_in_line) as calls:
+        found = values(text)
+    assert sum(call.result for call in calls) > 40 < len(found)
+    with recorded_calls(is_dismissed_in_line) as calls:
+        assert found == values_without_dismissal(text)
+    assert not calls
 
 
 @pytest.mark.parametrize("begin", ["self.", "aB3$d["])
-def test_a_value_after_an_authentication_scheme_is_no_call_or_member(monkeypatch, begin):
-    monkeypatch.setattr(find, "MANY_MATCHES", 0)
+def test_a_value_after_an_authentication_scheme_is_no_call_or_member(begin):
     value = begin + drawn(BASE62, 18, begin)
-    assert values(f'auth_token = "Bearer {value}"') == [value]
+    text = f'auth_token = "Bearer {value}"'
+    assert values(text) == values('token = "changeme"\n' * (MANY_MATCHES + 1) + text) == [value]
 
 
 @pytest.mark.parametrize(
@@ -146,9 +141,10 @@ def test_a_value_after_an_authentication_scheme_is_no_call_or_member(monkeypatch
      'api_key: "your-api-key-1"', "db_password=password", "token = None,", "AUTH_TOKEN=${TOKEN}",
      "secret = get_secret(name)", "password = os.environ['DB_PASSWORD']", "token: process.env.API_TOKEN,"],
 )  # fmt: skip
-def test_frequent_near_misses_are_dismissed(monkeypatch, text):
-    monkeypatch.setattr(assignment, "_judge_by_name", lambda *_, **__: pytest.fail("judged"))
-    assert values(text) == []
+def test_frequent_near_misses_are_dismissed(text):
+    with recorded_calls(assignment._judge_by_name) as judged:
+        assert values(text) == []
+    assert not judged
 
 
 @pytest.mark.parametrize("word", ["password", "Passwort", "PASSWD", "passphrase", "Secret", "token"])

@@ -8,6 +8,7 @@ from outcrop.scanner.engine.load import compile_ruleset, load_ruleset
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.rules.gitleaks_config import load_gitleaks_config
 from outcrop.scanner.rules.model import RuleError
+from tests.support.calls import recorded_calls
 from tests.support.rulesets import hits, values
 
 CONFIG = r"""
@@ -278,7 +279,7 @@ skipReport = true
 """
 
 
-def test_keys_without_effect_are_noted_and_the_cache_has_the_notes(tmp_path, monkeypatch):
+def test_keys_without_effect_are_noted_and_the_cache_has_the_notes(tmp_path):
     path = tmp_path / "g.toml"
     path.write_text(WITHOUT_EFFECT)
     notes = [
@@ -296,11 +297,12 @@ def test_keys_without_effect_are_noted_and_the_cache_has_the_notes(tmp_path, mon
         f"{path}:13: rule by-name: has a path but no regex: it finds nothing",
         f"{path}:16: rule pair: required: is ignored, the rule reports its matches alone",
     ]
-    for _ in range(2):
-        loaded = load_ruleset(built_in=False, gitleaks=path, cache=tmp_path / "cache")
-        assert [rule.id for rule in loaded.rules] == ["pair"]
-        assert loaded.notes == notes
-        monkeypatch.setattr("outcrop.scanner.rules.gitleaks_config.load_gitleaks_config", None)
+    with recorded_calls(load_gitleaks_config) as reads:
+        for _ in range(2):
+            loaded = load_ruleset(built_in=False, gitleaks=path, cache=tmp_path / "cache")
+            assert [rule.id for rule in loaded.rules] == ["pair"]
+            assert loaded.notes == notes
+    assert len(reads) == 1
 
 
 def test_cached_rules_have_the_same_allowlists_and_depend_on_the_extended_file(tmp_path, monkeypatch):

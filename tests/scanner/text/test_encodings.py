@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine import detect, triggers
+from outcrop.scanner.engine.decoded import scan_changed_text
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.load import compile_ruleset
 from outcrop.scanner.engine.scan import scan_content, scan_stream
 from outcrop.scanner.text.encodings import _make_base64_piece, decode_base64_runs, decode_escapes
 from outcrop.scanner.text.magic import needs_unpacking
+from tests.support.calls import recorded_calls
 from tests.support.rulesets import BASE62, drawn, github_token, hits, ruleset, values
 
 TOKEN = github_token("decode")
@@ -216,16 +218,14 @@ def test_a_password_beyond_ascii_is_found_in_base64(value, before):
     assert reveal(hit.secret) == value
 
 
-def test_base64_of_random_bytes_with_a_literal_is_not_decoded(monkeypatch):
+def test_base64_of_random_bytes_with_a_literal_is_not_decoded():
     drawn = random.Random(7).randbytes(60_000)
     blob = b"\n\n".join(base64.b64encode(b"ghp_" + drawn[at : at + 60]) for at in range(0, len(drawn), 60))
-    pieces = []
-    monkeypatch.setattr(
-        detect, "decode_base64_runs", lambda *given: pieces.extend(decode_base64_runs(*given)) or pieces
-    )
-    assert len(triggers.scan_joined_texts(ruleset(), blob)) >= 1_000
+    ends = triggers.scan_triggers(ruleset(), blob)
+    assert sum(map(len, ends.values())) >= 1_000
+    phases = {phase: ends[number] for phase, number in enumerate(ruleset().base64_triggers) if number in ends}
+    assert len(list(decode_base64_runs(blob, phases))) < 10
     assert hits(blob) == []
-    assert len(pieces) < 10
 
 
 @pytest.mark.parametrize("before", ["", "x", "xx", "xxx"])
@@ -411,21 +411,21 @@ def test_megabytes_of_base64_are_decoded_in_linear_time():
     assert sum(len(piece.text) for piece in pieces) < 4 * len(data)
 
 
-def test_escaped_ranges_without_hits_are_not_decoded_again(monkeypatch):
+def test_escaped_ranges_without_hits_are_not_decoded_again():
     rules = compile_ruleset([rule for rule in ruleset().rules if rule.id == "github_pat_classic"])
     without_hit, with_hit = (
         b"text = '\\u0061\\u0062\\u0063'\n",
         b"text = '" + b"".join(b"\\u%04x" % sign for sign in RAW) + b"'\n",
     )
-    decoded = []
-    original = detect.decode_escapes
-    monkeypatch.setattr(detect, "decode_escapes", lambda *range_: decoded.append(range_) or original(*range_))
-    for _ in range(3):
-        assert find(rules, without_hit) == []
-        assert [reveal(hit.secret) for hit in find(rules, with_hit)] == [TOKEN]
-        assert [reveal(hit.secret) for hit in find(rules, without_hit + b"\n" * 5_000 + with_hit)] == [TOKEN]
-    assert [range_[0] for range_ in decoded].count(without_hit) == 1
-    assert [range_[0] for range_ in decoded].count(with_hit) == 3
+    with recorded_calls(decode_escapes) as calls:
+        for _ in range(3):
+            assert find(rules, without_hit) == []
+            assert [reveal(hit.secret) for hit in find(rules, with_hit)] == [TOKEN]
+            both = find(rules, without_hit + b"\n" * 5_000 + with_hit)
+            assert [reveal(hit.secret) for hit in both] == [TOKEN]
+    decoded = [call.arguments["data"] for call in calls]
+    assert decoded.count(without_hit) == 1
+    assert decoded.count(with_hit) == 3
 
 
 def test_the_cache_of_ranges_without_hits_is_bounded():
@@ -492,6 +492,7 @@ def test_scanning_only_the_changed_lines_finds_the_same_values(monkeypatch, seed
         match_counts.extend(map(len, seen.values()))
         return seen
 
+    # A patch, and no argument: the search itself always scans only the changed lines.
     monkeypatch.setattr(detect, "scan_changed_text", scan_complete_text)
     ruleset().hitless_ranges.clear()
     assert found == [{reveal(hit.secret) for hit in find(ruleset(), text)} for text in texts]
@@ -529,11 +530,9 @@ def test_a_password_in_a_url_keeps_its_percent_escapes(text, value):
 
 
 @pytest.mark.parametrize("away", [0, 1, 20])
-def test_lines_without_decoded_characters_are_not_scanned_again(monkeypatch, away):
+def test_lines_without_decoded_characters_are_not_scanned_again(away):
     near = b'password = "k%sx"\ntoken = "ghp_%s"\n' % (b"0" * 10, b"a" * 36)
     data = b'text = "\\u0041"\n' + b"# nothing\n" * away + near * 20
-    kept = []
-    original = detect.scan_changed_text
-    monkeypatch.setattr(detect, "scan_changed_text", lambda *given: kept.append(original(*given)) or kept[-1])
-    find(ruleset(), data)
-    assert kept == [{}]
+    with recorded_calls(scan_changed_text) as calls:
+        find(ruleset(), data)
+    assert [call.result for call in calls] == [{}]

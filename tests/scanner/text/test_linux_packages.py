@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.scan import scan_content
-from outcrop.scanner.text import archive_members
 from outcrop.scanner.text.archive_members import UnpackBudget
 from outcrop.scanner.text.archives import unpack_texts
 from outcrop.scanner.text.magic import needs_unpacking
@@ -112,9 +111,8 @@ def test_a_file_that_only_begins_like_a_package_is_scanned_as_it_is():
     assert not needs_unpacking(b"]" + b"\0" * 40 + TOKEN)
 
 
-def test_a_member_that_is_too_large_is_cut_off_with_a_gap(monkeypatch):
-    monkeypatch.setattr(archive_members, "MAX_MEMBER_BYTES", 1_000)
-    found = list(unpack_texts(cpio({"a": b"x" * 5_000}), budget := UnpackBudget()))
+def test_a_member_that_is_too_large_is_cut_off_with_a_gap():
+    found = list(unpack_texts(cpio({"a": b"x" * 5_000}), budget := UnpackBudget(max_member_bytes=1_000)))
     assert [(name, len(text)) for name, text in found] == [("a", 1_001)]
     assert budget.gaps == ["a: too large, only the beginning was read"]
 

@@ -12,10 +12,8 @@ import pytest
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.engine import scan
 from outcrop.scanner.engine.excerpt import excerpts_of_file
-from outcrop.scanner.engine.scan import ScanResult, scan_content, scan_stream
-from outcrop.scanner.text import archive_members
+from outcrop.scanner.engine.scan import ScanResult, ScanSizes, scan_content, scan_stream
 from outcrop.scanner.text.archive_members import UnpackBudget
 from outcrop.scanner.text.archives import unpack_texts
 from outcrop.scanner.text.magic import ZIP_TAIL_BYTES, ends_with_zip, needs_unpacking
@@ -132,28 +130,20 @@ def test_the_number_of_zips_one_after_the_other_is_limited():
     assert budget.gaps == ["archive: nested too deeply, was not unpacked"]
 
 
-def test_data_before_a_zip_counts_for_the_size_limit(monkeypatch):
-    monkeypatch.setattr(archive_members, "MAX_TOTAL_BYTES", 10_000)
+def test_data_before_a_zip_counts_for_the_size_limit():
     budget = UnpackBudget(bytes_left=10_000)
     assert not [name for name, _ in unpack_texts(PROGRAM + ZIP, budget) if name]
     assert budget.gaps == ["archive: too large when unpacked, the rest was skipped"]
 
 
-def test_a_stream_is_unpacked_if_the_archive_fits_into_memory(monkeypatch):
-    for name, size in (
-        ("STREAM_PIECE_SIZE", 2_000),
-        ("MAX_CREDENTIAL_SIZE", 700),
-        ("MAX_CONTEXT_SIZE", 700),
-        ("MAX_TRIGGER_DISTANCE", 300),
-        ("MAX_ARCHIVE_SIZE", 30_000),
-    ):
-        monkeypatch.setattr(scan, name, size)
+def test_a_stream_is_unpacked_if_the_archive_fits_into_memory():
+    sizes = ScanSizes(piece=2_000, credential=700, context=700, trigger_distance=300, archive=30_000)
 
     def stream(data: bytes) -> ScanResult:
-        return scan_stream(ruleset(), io.BytesIO(data).read, Confidence.MEDIUM)
+        return scan_stream(ruleset(), io.BytesIO(data).read, Confidence.MEDIUM, sizes)
 
     short = SCRIPT + zipped({"x": random.Random(3).randbytes(15_000), "a/b.txt": MEMBER})
-    assert len(short) > scan.STREAM_PIECE_SIZE
+    assert len(short) > sizes.piece
     assert (
         located_hits(stream(short))
         == located_hits(scan_content(ruleset(), short, Confidence.MEDIUM))

@@ -35,13 +35,22 @@ from outcrop.scanner.text.magic import (
     needs_unpacking,
 )
 
-STREAM_PIECE_SIZE = 32 << 20  # bytes of a stream that are in memory at once
-MAX_PART_SIZE = 4 << 20  # bytes of a large file that one process scans at once
-MAX_CREDENTIAL_SIZE = 256 << 10  # bytes
-MAX_CONTEXT_SIZE = 64 << 10  # bytes before a credential that can decide about it
-MAX_TRIGGER_DISTANCE = 16 << 10  # bytes from a credential to its trigger: a word can be 8,000 bytes away
-MAX_ARCHIVE_SIZE = 256 << 20  # bytes; an archive is unpacked from memory
 _ZIP_MEMBER = b"PK\3\4"  # the header of a file in a zip; a zip can follow other data
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSizes:
+    """The sizes, in bytes, with which large contents are divided."""
+
+    piece: int = 32 << 20  # of a stream that is in memory at once
+    part: int = 4 << 20  # of a large file that one process scans at once
+    credential: int = 256 << 10  # at most
+    context: int = 64 << 10  # before a credential, that can decide about it
+    trigger_distance: int = 16 << 10  # from a credential to its trigger: a word can be 8,000 bytes away
+    archive: int = 256 << 20  # at most: an archive is unpacked from memory
+
+
+SCAN_SIZES = ScanSizes()
 
 
 @dataclass(slots=True)
@@ -190,33 +199,38 @@ def scan_versions(
         yield name, result, len(content)
 
 
-def scan_stream(ruleset: RuleSet, read: Callable[[int], bytes], min_confidence: Confidence) -> ScanResult:
+def scan_stream(
+    ruleset: RuleSet,
+    read: Callable[[int], bytes],
+    min_confidence: Confidence,
+    sizes: ScanSizes = SCAN_SIZES,
+) -> ScanResult:
     """Scan the bytes that `read(size)` returns, piece by piece, until it returns b""; return hits and gaps.
 
-    Of an archive, only the first MAX_ARCHIVE_SIZE bytes are unpacked; a gap says so if there are more.
+    Of an archive, only the first `sizes.archive` bytes are unpacked; a gap says so if there are more.
     """
-    piece = read(STREAM_PIECE_SIZE)
+    piece = read(sizes.piece)
     if has_packed_header(piece) or has_utf16_strings(piece) or _ZIP_MEMBER in piece:
-        beginning = piece + read(MAX_ARCHIVE_SIZE - STREAM_PIECE_SIZE)
+        beginning = piece + read(sizes.archive - sizes.piece)
         if needs_unpacking(beginning):
             result = scan_content(ruleset, beginning, min_confidence)
             if read(1):
                 result.gaps.append("only the beginning of this archive was unpacked")
             return result
-        piece, read = beginning[:STREAM_PIECE_SIZE], _read_first(beginning[STREAM_PIECE_SIZE:], read)
+        piece, read = beginning[: sizes.piece], _read_first(beginning[sizes.piece :], read)
         del beginning
     result = ScanResult()
-    part = _FIRST_PART
+    part = TextPart(0, 0, sizes.piece, (1, 1), sizes)
     while piece:
-        next_piece = read(STREAM_PIECE_SIZE - MAX_CREDENTIAL_SIZE - MAX_CONTEXT_SIZE)
+        next_piece = read(sizes.piece - sizes.credential - sizes.context)
         # A credential that begins near the end of a piece is completely in the next one.
-        stop = max(part.context, len(piece) - MAX_CREDENTIAL_SIZE) if next_piece else len(piece) + 1
+        stop = max(part.context, len(piece) - sizes.credential) if next_piece else len(piece) + 1
         result.hits += _find_in_part(ruleset, piece, part, stop, min_confidence)
         if not next_piece and ends_with_zip(piece, before=part.offset):
             result.gaps.append("ends with a zip archive that is too large to be unpacked")
-        kept_from = max(0, stop - MAX_CONTEXT_SIZE)
+        kept_from = max(0, stop - sizes.context)
         position = _position_after(piece[:kept_from], part.position)
-        part = TextPart(part.offset + kept_from, stop - kept_from, STREAM_PIECE_SIZE, position)
+        part = TextPart(part.offset + kept_from, stop - kept_from, sizes.piece, position, sizes)
         piece = piece[kept_from:] + next_piece if next_piece else b""
     return result
 
@@ -237,6 +251,7 @@ class TextPart(NamedTuple):
     context: int
     length: int  # without the context
     position: Position  # of the first byte
+    sizes: ScanSizes = SCAN_SIZES
 
     @property
     def size(self) -> int:
@@ -244,7 +259,7 @@ class TextPart(NamedTuple):
 
         They are more than the part itself, as a credential can end after it.
         """
-        return self.context + self.length + MAX_CREDENTIAL_SIZE
+        return self.context + self.length + self.sizes.credential
 
     def own_size(self, size: int) -> int:
         """Return how many of `size` bytes, read from `offset` on, are the part itself.
@@ -254,25 +269,24 @@ class TextPart(NamedTuple):
         return max(0, min(size - self.context, self.length))
 
 
-_FIRST_PART = TextPart(0, 0, STREAM_PIECE_SIZE, (1, 1))
-
-
-def split_into_parts(read: Callable[[int], bytes], size: int, jobs: int = 1) -> Iterator[TextPart]:
+def split_into_parts(
+    read: Callable[[int], bytes], size: int, jobs: int = 1, sizes: ScanSizes = SCAN_SIZES
+) -> Iterator[TextPart]:
     """Yield the parts of a content of `size` bytes, to be scanned by `jobs` processes.
 
     `read(count)` returns the next bytes of the content; they are read to count lines. The number of parts is
     a multiple of `jobs`, unless the parts would be too small.
     """
-    count = max(1, -(-size // MAX_PART_SIZE))
+    count = max(1, -(-size // sizes.part))
     even_count = -(-count // jobs) * jobs
-    is_large = size // even_count >= max(MAX_PART_SIZE // 2, MAX_CONTEXT_SIZE)
-    length = -(-size // even_count) if is_large else MAX_PART_SIZE
-    part = _FIRST_PART._replace(length=length)
+    is_large = size // even_count >= max(sizes.part // 2, sizes.context)
+    length = -(-size // even_count) if is_large else sizes.part
+    part = TextPart(0, 0, length, (1, 1), sizes)
     yield part
-    text = read(length - MAX_CONTEXT_SIZE)
+    text = read(length - sizes.context)
     for start in range(length, size, length):
         position = _position_after(text, part.position)
-        part = TextPart(start - MAX_CONTEXT_SIZE, MAX_CONTEXT_SIZE, length, position)
+        part = TextPart(start - sizes.context, sizes.context, length, position, sizes)
         yield part
         text = read(length)
 
@@ -294,8 +308,9 @@ def _find_in_part(
     `data` begins with the context, and `stop` is an offset in it. The other hits belong to the parts before
     and after this one.
     """
-    start = max(0, part.context - MAX_TRIGGER_DISTANCE)
-    ends = scan_triggers(ruleset, memoryview(data)[start : stop + MAX_TRIGGER_DISTANCE], start)
+    distance = part.sizes.trigger_distance
+    start = max(0, part.context - distance)
+    ends = scan_triggers(ruleset, memoryview(data)[start : stop + distance], start)
     for hit in find(ruleset, data, min_confidence, position=part.position, ends=ends):
         if part.context <= hit.start < stop:
             yield "", replace(hit, start=hit.start + part.offset, end=hit.end + part.offset)

@@ -31,12 +31,14 @@ class RawBytes(bytes):
 class UnpackBudget:
     """The bytes, members and seconds that unpacking one file may still take.
 
-    `gaps` lists, as texts for the user, what was skipped or could not be read.
+    Of one member, at most `max_member_bytes` are read. `gaps` lists, as texts for the user, what was skipped
+    or could not be read.
     """
 
     clock: Callable[[], float] = time.monotonic
     bytes_left: int = MAX_TOTAL_BYTES
     members_left: int = MAX_MEMBERS
+    max_member_bytes: int = MAX_MEMBER_BYTES
     gaps: list[str] = field(default_factory=list)
     _deadline: float = 0.0
 
@@ -53,7 +55,7 @@ class UnpackBudget:
 
     def max_bytes(self) -> int:
         """Return the number of bytes that may be read of the next member; 0 if none are left."""
-        return min(MAX_MEMBER_BYTES, max(0, self.bytes_left))
+        return min(self.max_member_bytes, max(0, self.bytes_left))
 
     def count(self, name: str, content: bytes) -> bytes:
         """Subtract a member and its bytes from the budget, and return its content unchanged.
