@@ -17,7 +17,7 @@ from outcrop.services.pipeline.enqueue import start_run
 
 E = TypeVar("E", bound=StrEnum)
 
-target = typer.Typer(help="Targets of an account: what is scanned, and how interval.", no_args_is_help=True)
+target = typer.Typer(help="Targets of an account: what is scanned, and how often.", no_args_is_help=True)
 
 _SITE = OPTIONS[TargetKind.SITE]
 
@@ -37,7 +37,7 @@ def add_target(
         typer.Option("--type", metavar="KIND", help=f"One of {', '.join(TargetKind)}; guessed by default."),
     ] = None,
     schedule: Annotated[
-        str, typer.Option(metavar="|".join(Schedule), help="How interval the target is scanned.")
+        str, typer.Option(metavar="|".join(Schedule), help="How often the target is scanned.")
     ] = Schedule.OFF,
     include: Annotated[
         list[str] | None, typer.Option(metavar="P", help="Scan only matching paths; may be repeated.")
@@ -57,7 +57,7 @@ def add_target(
         bool | None, typer.Option("--gists/--no-gists", help="Include the owner's gists.")
     ] = None,
     leak_places: Annotated[
-        bool, typer.Option("--leak-places", help="Also request files that are interval published by mistake.")
+        bool, typer.Option("--leak-places", help="Also request files that are often published by mistake.")
     ] = False,
     ignore_robots: Annotated[
         bool, typer.Option("--ignore-robots", help="Also scan pages that robots.txt disallows.")
