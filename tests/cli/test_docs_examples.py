@@ -30,10 +30,7 @@ ENDLESS = ("serve", "worker", "demo")
 ELSEWHERE = {
     "outcrop scan --account acme github:acme": "tests/services/pipeline/test_pipeline_github.py",
     "outcrop scan --account acme https://www.example.com/": "tests/services/pipeline/test_pipeline_site.py",
-    "outcrop backup FILE": "tests/cli/test_backup_command.py",
-    "outcrop restore FILE": "tests/cli/test_backup_command.py",
     "outcrop restore outcrop-2026-11-15.backup": "tests/cli/test_backup_command.py",
-    "outcrop validate --account SLUG --finding ID": "tests/cli/test_finding_command.py",
     "outcrop validate --account acme --finding 5e0c9f0a-6c1e-4a53-9d3e-0f7f4a1c2b11": (
         "tests/cli/test_finding_command.py"
     ),
