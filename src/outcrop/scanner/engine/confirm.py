@@ -83,7 +83,8 @@ def confirm_generic(
     """Yield the hits of a generic form around the trigger matches that end at `ends`.
 
     `taken` says whether a span overlaps a value that another rule has found. Such hits are left out. Unless
-    `include_low`, leave out values of low confidence that follow a name or are in a list or table.
+    `include_low`, leave out values of low confidence too, except for forms whose pattern matches the complete
+    value.
     """
     if form.judge not in LEAD_IN_JUDGES:
         yield from confirm(rule, form, data, ends, taken)

@@ -101,8 +101,10 @@ def _find_hits(
 def confirm_forms(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, *, include_low: bool) -> list[Hit]:
     """Return the hits of all forms whose trigger matches; `ends` are the trigger matches in `data`.
 
-    Generic forms come last. They skip the values that a specific rule has found, also with low confidence.
-    Unless `include_low`, generic forms drop most values of low confidence themselves.
+    Forms without one of their keywords in the text are skipped. Generic forms come last. They skip the values
+    that a specific rule has found, also with low confidence; but not those of a rule that depends on a path
+    or requires a companion. Unless `include_low`, generic forms drop most values of low confidence
+    themselves.
     """
     hits: list[Hit] = []
     generic_forms: list[tuple[Rule, CredentialForm, int]] = []

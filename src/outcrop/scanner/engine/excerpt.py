@@ -107,7 +107,8 @@ def _shows_secret(excerpt: Excerpt, secrets: Iterable[Secret]) -> bool:
 def _make_excerpt(text: bytes, hit: Hit, region: Span, spans: Sequence[MaskedSpan]) -> Excerpt:
     """Return the line of the hit and up to CONTEXT_LINES before and after it, if they are in `region`.
 
-    The bytes of `spans` are masked.
+    The bytes of `spans` are masked. Lines that the ends of `region` may have cut are left out, except the
+    hit's own.
     """
     low, high = region
     lines, hit_line = _split_lines(text, hit.start, low, high)
@@ -165,7 +166,10 @@ def _mask_line(text: bytes, line: Span, spans: Sequence[MaskedSpan], centre: int
 
 
 def _cut_around(text: str, centre: int) -> str:
-    """Return at most MAX_LINE_WIDTH characters around the index `centre`; an ellipsis marks a cut."""
+    """Return at most MAX_LINE_WIDTH characters around the index `centre`, with an ellipsis added at each cut.
+
+    A shorter text is returned as it is.
+    """
     if len(text) <= MAX_LINE_WIDTH:
         return text
     start = max(0, min(centre - MAX_LINE_WIDTH // 2, len(text) - MAX_LINE_WIDTH))

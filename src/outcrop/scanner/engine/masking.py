@@ -115,8 +115,8 @@ def _value_spans(text: bytes, secrets: Sequence[Secret], regions: Sequence[Span]
 def _join_regions(text: bytes, regions: Sequence[Span]) -> tuple[bytes, list[int], list[int]]:
     """Return the regions of `text` joined by line breaks, and two lists of where each region begins.
 
-    The first list has the offsets in the joined text, the second those in `text`. Overlapping regions become
-    one.
+    The first list has the offsets in the joined text, the second those in `text`. Regions that overlap or
+    touch become one.
     """
     joined: list[Span] = []
     for start, end in sorted(regions):

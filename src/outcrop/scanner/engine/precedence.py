@@ -145,7 +145,9 @@ def merge_decoded(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
 def _drop_same_start(plain: list[Hit], decoded: list[Hit]) -> tuple[list[Hit], list[Hit]]:
     """Drop one of a plain and a decoded hit of the same rule at the same offset (step 1); return both lists.
 
-    First the plain hit gets the companions of the decoded one that it lacks.
+    First the plain hit gets the companions of the decoded one that it lacks. The decoded hit is dropped if
+    the plain one is not of low confidence and has the same value, or that value URL-encoded; otherwise the
+    plain one. Both are kept if they are generic or the decoded hit is of low confidence.
     """
     plain_hits = {(hit.rule.id, hit.start): hit for hit in plain}
     dropped: set[int] = set()
@@ -182,7 +184,8 @@ def _drop_known_values(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
 def _drop_found_decoded(plain: list[Hit], decoded: list[Hit], overlaps_specific: OverlapTest) -> list[Hit]:
     """Return the plain hits without those that a decoded hit replaces (steps 3 and 4).
 
-    `overlaps_specific` says whether a range overlaps a decoded hit of a specific rule.
+    Drop a companion that is attached to a decoded secret, and a hit that overlaps a decoded hit of a specific
+    rule (`overlaps_specific(start, end)`) if it is generic or its value is one of the decoded ones.
     """
     attached = {
         (hit.rule.id, reveal(companion))
@@ -202,7 +205,7 @@ def _drop_found_decoded(plain: list[Hit], decoded: list[Hit], overlaps_specific:
 
 
 def _drop_hidden_doubtful(hits: list[Hit]) -> list[Hit]:
-    """Return the hits without doubtful ones that overlap another hit (step 6).
+    """Return the hits without doubtful ones (generic, low confidence) that overlap one that is not (step 6).
 
     Doubtful hits that overlap only each other are reduced by `keep_best`.
     """

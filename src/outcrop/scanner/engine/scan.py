@@ -142,7 +142,7 @@ class ContentBatch:
     contents: list[tuple[bytes, int, int]]  # (name, start, stop)
 
     def copy_bytes(self, start: int, stop: int) -> bytes:
-        """Return a copy of a part of the buffer."""
+        """Return a copy of the bytes of the buffer from `start` to `stop`."""
         return bytes(memoryview(self.buffer)[start:stop])
 
 

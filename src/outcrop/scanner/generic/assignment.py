@@ -340,7 +340,10 @@ def _expression_context(separator: bytes, after: bytes) -> tuple[str, ...]:
 
 
 def _returns_its_argument(function: bytes) -> bool:
-    """Whether the function or type of this name returns its argument, maybe in another type or encoding."""
+    """Whether a function or type of this name is known to return its argument, maybe in another encoding.
+
+    Names of types for credentials, such as `SecretString`, count too.
+    """
     return function.lower() in _CONVERTERS or is_value_type(function)
 
 

@@ -108,10 +108,11 @@ def describe_words(text: str, *, is_direct: bool = False) -> list[str]:
 
 
 def _describe_length(text: str, noun: Noun) -> list[str]:
-    """Return the features of the length: (very) short, (very) long, or "only digits" if there are enough.
+    """Return the features of the length: at most one of four, and "only digits" if there are enough.
 
-    The limits depend on `noun`: a password may be shorter than other credentials. For a key, digits are no
-    feature.
+    Below 8 characters a value is "very short", but a password of 5 to 7 is "short". From 16 on it is "long",
+    from 32 on "very long". Digits are a feature of passwords from 6 and of secrets from 16 on, unless they
+    end with `000`.
     """
     length = len(text)
     features = []

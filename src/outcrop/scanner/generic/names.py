@@ -147,7 +147,10 @@ def ends_with_attribute(name: bytes) -> bool:
 
 
 def _split(name: bytes) -> list[str]:
-    """Return the words of a name in lower case: `dbPassword` and `DB_PASSWORD` are ["db", "password"]."""
+    """Return the words of a name in lower case: `dbPassword` and `DB_PASSWORD` are ["db", "password"].
+
+    Digits and signs only separate words.
+    """
     return [word.lower() for word in _WORD.findall(name.decode("utf-8", "replace"))]
 
 
@@ -155,7 +158,8 @@ def _adjust(noun: Noun, word: str, before: str, after: str) -> Noun | None:
     """Return the kind of credential that `word` means between its neighbours; None if it means none.
 
     `noun` is the kind that `word` means alone. `before` and `after` are the words before and after it in the
-    name, or "" at the ends of the name.
+    name, or "" at the ends of the name. A word such as `public` before it means none, an action such as
+    `reset` a KEY; `api` before `key` means a SECRET.
     """
     if before in _NO_CREDENTIAL_AFTER or (word == "pass" and after and after not in _AFTER_PASS):
         return None

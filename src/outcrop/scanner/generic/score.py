@@ -199,7 +199,7 @@ def weigh(value: bytes, noun: Noun, place: str, context: tuple[str, ...] = ()) -
 
 
 def looks_generated(value: bytes) -> bool:
-    """Whether a value has more than MIN_RANDOM_BITS: no variable has so random a name."""
+    """Whether a value has more than MIN_RANDOM_BITS random bits: no variable has so random a name."""
     return random_bits(value.decode("latin-1")) > MIN_RANDOM_BITS
 
 
@@ -232,10 +232,12 @@ def _confidence_of(points: float) -> Confidence | None:
 def _correct_shape(
     value: bytes, text: str, shape: Shape, noun: Noun, place: str, *, is_direct: bool
 ) -> Shape:
-    """Return `shape`, or another shape if the letters of the value show that its pattern matched by chance.
+    """Return `shape`, or another shape if the letters of the value contradict it.
 
-    `value` and `text` are the same value. `noun`, `place` and `is_direct` (set in a direct assignment) only
-    matter for the shapes CODE and WORDS.
+    Random letters turn NUMBERED_WORDS into ALPHANUMERIC; a PHRASE that is not random becomes WORDS. Of a
+    rejected shape other than KNOWN_PUBLIC, a value that looks generated becomes OTHER, a dotted password
+    NUMBERED_WORDS, and random words LETTERS or ALPHANUMERIC. `value` and `text` are the same value. `noun`,
+    `place` and `is_direct` (set in a direct assignment) only matter for the shapes CODE and WORDS.
     """
     if shape is Shape.NUMBERED_WORDS:
         return Shape.ALPHANUMERIC if text.isalnum() and random_bits(text) > MIN_RANDOM_BITS else shape

@@ -306,9 +306,9 @@ def _read_copied_rows(data: bytes, at: int, names: list[bytes]) -> tuple[list[Ta
 
 
 def _find_setting_columns(names: list[bytes]) -> tuple[int, int] | None:
-    """Return the numbers of the columns for the name (`key`, `name`) and the value (`value`) of a setting.
+    """Return the numbers of the columns for the name and the value of a setting; None if one is missing.
 
-    None if one of the two columns is missing.
+    The first is called `key` or `name`, in capitals too, the second `value`.
     """
     name_column = next((at for at, name in enumerate(names) if name.lower() in _SETTING_NAME_COLUMNS), None)
     return (name_column, names.index(b"value")) if name_column is not None and b"value" in names else None

@@ -215,12 +215,18 @@ def _literals_and_gaps(items: list[Any]) -> Iterator[bytes]:
 
 
 def first_bytes(pattern: str) -> set[int]:
-    """Return the bytes that a match can begin with."""
+    """Return the bytes that a match can begin with; raise PatternError if the pattern cannot be used.
+
+    The flag `i` is not considered.
+    """
     return _edge_bytes(list(parse(pattern)), last=False)
 
 
 def last_bytes(pattern: str) -> set[int]:
-    """Return the bytes that a match can end with."""
+    """Return the bytes that a match can end with; raise PatternError if the pattern cannot be used.
+
+    The flag `i` is not considered.
+    """
     return _edge_bytes(list(parse(pattern)), last=True)
 
 

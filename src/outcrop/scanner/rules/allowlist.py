@@ -76,7 +76,8 @@ def is_allowed_at(
 ) -> bool:
     """Whether an allowlist allows a value in this path and commit.
 
-    `value_matches` is the result of `match_allowlists` for the value.
+    `value_matches` is the result of `match_allowlists` for the value: an allowlist that needs all conditions
+    must be in it. Allowlists without paths and commits do not count, as `match_allowlists` has applied them.
     """
     for index, allowlist in enumerate(allowlists):
         conditions = [path_matches(allowlist.path_regex, path)] if allowlist.path_regex else []

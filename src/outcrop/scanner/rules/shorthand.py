@@ -91,11 +91,11 @@ def make_context(words: Sequence[str], *, tight: bool) -> str:
 
 
 def make_trigger_pattern(words: Sequence[str], *, tight: bool) -> str:
-    """Return the beginning of the context that is cheap to search for.
+    """Return a regular expression for the beginning of what `make_context` matches, cheap to search for.
 
-    For a rare word that is the word alone, for an everyday one (`tight`) the word and the next word for a
-    secret: words such as key are in all code, and to search for them after every issuer's word took a third
-    of the Hyperscan pass.
+    It is one of the words alone; with `tight`, for everyday words, the word and the beginning of the next
+    word such as key. Words such as key are in all code, and to search for them after every issuer's word took
+    a third of the Hyperscan pass. Raise PatternError if a word is no name.
     """
     if not tight:
         return f"(?i:{'|'.join(_word_pattern(word) for word in words)})"
@@ -103,7 +103,11 @@ def make_trigger_pattern(words: Sequence[str], *, tight: bool) -> str:
 
 
 def _words_and_gap(words: Sequence[str], *, tight: bool) -> str:
-    """Return a regular expression for one of the words, and the text between it and a word such as key."""
+    """Return a regular expression for one of the words, and the text between it and a word such as key.
+
+    With `tight` the text is within one name or up to the next name below it, otherwise any text of up to
+    _MAX_WORD_DISTANCE characters. Raise PatternError if a word is no name.
+    """
     gap = _WITHIN_NAME if tight else f".{{0,{_MAX_WORD_DISTANCE}}}?"
     return f"(?:{'|'.join(_word_pattern(word) for word in words)}){gap}"
 
@@ -162,7 +166,11 @@ def all_have_prefix(values: Sequence[str]) -> bool:
 
 
 def make_examples(rule_id: str, words: Sequence[str], values: Sequence[str]) -> list[str]:
-    """Return templates of files in which the value must be found: settings, a mapping, code and JSON."""
+    """Return templates of files in which each value, marked with «», must be found.
+
+    They are settings, a mapping, code and JSON. The names in them are from the first of `words`, or else from
+    the id.
+    """
     variable, heading = _names_for(rule_id, words)
     examples = []
     for number, value in enumerate(values):
@@ -182,7 +190,8 @@ def make_examples(rule_id: str, words: Sequence[str], values: Sequence[str]) -> 
 def make_counterexamples(rule_id: str, words: Sequence[str], values: Sequence[str]) -> list[str]:
     """Return templates of files in which nothing may be found.
 
-    They have values that are too short, placeholders, and values without the words or inside a longer value.
+    They have values that are too short, and placeholders. With `words` they also have a value without the
+    words, otherwise one inside a longer value.
     """
     variable, heading = _names_for(rule_id, words)
     examples = [f"{variable}={_shorten(value)}\n" for value in values]

@@ -317,6 +317,9 @@ def _make_companion(table: _CompanionTable, previous: list[CompanionSpec]) -> Co
 
 
 def _make_companion_form(table: _CompanionTable) -> CredentialForm:
-    """Return the form that reports a companion alone, when no secret is near."""
+    """Return the form that reports a companion alone, when no secret is near.
+
+    Raise PatternError if the table is wrong.
+    """
     form = make_form(FormTable(pattern=table.pattern, context=table.context, checksum=table.checksum))
     return form._replace(companion=table.name)

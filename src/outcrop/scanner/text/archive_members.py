@@ -54,7 +54,7 @@ class UnpackBudget:
         return "took too long to unpack, the rest was skipped" if self.clock() > self._deadline else None
 
     def max_bytes(self) -> int:
-        """Return the number of bytes that may be read of the next member; 0 if none are left."""
+        """Return the number of bytes that may be read of the next member, 0 to `max_member_bytes`."""
         return min(self.max_member_bytes, max(0, self.bytes_left))
 
     def count(self, name: str, content: bytes) -> bytes:

@@ -188,6 +188,7 @@ def base64_forms(literals: Iterable[bytes]) -> dict[int, list[bytes]]:
 
     A form is the part of the base64 that does not depend on the bytes around the literal, in the standard and
     the URL alphabet. Its phase, 0 to 3, is the number of characters by which it ends after a group of four.
+    Forms below _MIN_LITERAL_CHARS are left out.
     """
     forms: dict[int, set[bytes]] = {0: set(), 1: set(), 2: set(), 3: set()}
     for literal in {*literals, *_COMMON_LITERALS}:

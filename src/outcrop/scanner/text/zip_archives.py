@@ -57,7 +57,7 @@ def read_zip(data: bytes, budget: UnpackBudget) -> Members:
 
 
 def _open_archive(data: bytes) -> tuple[zipfile.ZipFile, int]:
-    """Return an opened zip and the offset of its first member.
+    """Return an opened zip and the offset of its first member; without members, that of its end record.
 
     Raise BadZipFile if the directory refers to offsets without a member, or another of READ_ERRORS if it is
     damaged.

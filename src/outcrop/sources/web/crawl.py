@@ -188,7 +188,7 @@ class _Crawler:
             self._report_gap(self._start, reason)
 
     def _start_fetches(self) -> bool:
-        """Start tasks for URLs of the frontier, up to the concurrency limit; False if no task is running."""
+        """Start tasks for URLs of the frontier, up to the concurrency limit; False if no task runs then."""
         concurrency = max(1, self._options.concurrency)
         while len(self._tasks) < concurrency and (entry := self._frontier.take()):
             self._start_task(self._fetch(entry))
@@ -266,8 +266,8 @@ class _Crawler:
     def _may_follow(self, entry: FrontierEntry, url: str) -> bool:
         """Whether a redirect of the entry's URL to `url` may be followed.
 
-        Scripts and source maps may redirect anywhere, pages within the site. A leak path that redirects is
-        not a file.
+        Scripts and source maps may redirect anywhere, all others within the site only. A leak path may not:
+        if it redirects, it is not a file.
         """
         return entry.kind in {WebLinkKind.SCRIPT, WebLinkKind.SOURCE_MAP} or (
             entry.kind is not WebLinkKind.LEAK_PATH and is_same_site(url, self._start)

@@ -102,7 +102,7 @@ class Frontier:
                 self.add(FrontierEntry(link.url, link.kind, depth, page, link.expected))
 
     def take(self) -> FrontierEntry | None:
-        """Remove and return the next entry within the limits; None if there is none.
+        """Remove and return the next entry, and count it for its limit; None if none is within the limits.
 
         Leak paths and sitemaps are first, then scripts, then pages.
         """

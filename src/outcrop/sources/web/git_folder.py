@@ -64,8 +64,9 @@ async def fetch_repository(
 ) -> Repository | None:
     """Download the git folder whose HEAD file is at `head_url` into the folder `work`, and open it.
 
-    `headers` are sent with each request. Return None if there is no git folder. The `gaps` of the repository
-    name what cannot be fetched, or was not fetched because of `limits`.
+    `headers` are sent with each request. Return None if there is no git folder. When the time of `limits` is
+    over, return what was fetched. The `gaps` of the repository name what cannot be fetched, or was not
+    fetched because of `limits`.
     """
     download = _GitFolderDownload(
         http, head_url.removesuffix("HEAD"), work / "site.git", headers or {}, limits or GitFolderLimits()
@@ -150,7 +151,7 @@ class _GitFolderDownload:
         return sorted(name for name in names if _REF_NAME.fullmatch(name))
 
     async def _read_ref(self, name: bytes) -> None:
-        """Fetch the file of the ref `name`, and record the ref if the file contains an id."""
+        """Fetch the file of the ref `name`, and record the ref if the name is valid and the file is an id."""
         self._add_ref(name, (await self._get_or_empty(name.decode())).strip())
 
     def _add_ref(self, name: bytes, oid: bytes) -> None:

@@ -179,7 +179,10 @@ def _document_links(tree: LexborHTMLParser, base: str) -> Iterator[WebLink]:
 
 
 def xml_links(body: bytes, url: str) -> list[WebLink]:
-    """Return the pages that a feed or a sitemap at `url` links to, each once."""
+    """Return the pages that a feed or a sitemap at `url` links to, each once.
+
+    Only the first MAX_LINKS references are read.
+    """
     hrefs = [match[1] or match[2] for match in _FEED_LINK.finditer(body)]
     return _page_links([*_sitemap_locations(body), *hrefs], url)
 
@@ -259,7 +262,10 @@ def _manifest_links(manifest: dict[str, object], url: str) -> Iterator[WebLink]:
 
 
 def _import_map_links(parsed: object, base: str) -> Iterator[WebLink]:
-    """Yield the scripts of a decoded import map, relative to `base`; nothing if it is not an object."""
+    """Yield the scripts of a decoded import map, relative to `base`; nothing if it is not an object.
+
+    Entries that map a folder, with a slash at the end, are skipped.
+    """
     if not isinstance(parsed, dict):
         return
     scopes = parsed.get("scopes")

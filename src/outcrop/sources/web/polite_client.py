@@ -171,7 +171,10 @@ class PoliteClient:
         return await self._http.get(url, headers=headers, max_bytes=max_bytes, seconds=_REQUEST_SECONDS)
 
     async def _robots_of(self, url: str) -> _Robots:
-        """Return the robots.txt of the URL's origin, fetched once per origin; no rules if not obeyed."""
+        """Return the robots.txt of the URL's origin, fetched once per origin.
+
+        It has no rules if robots.txt is not obeyed.
+        """
         if not self._obeys_robots:
             return _Robots()
         origin = url_origin(url)

@@ -125,7 +125,10 @@ def _parse_script(response: HttpResponse, body: bytes, page: str) -> ParsedRespo
 
 
 def _resource(response: HttpResponse, body: bytes, source_type: SourceType) -> Resource:
-    """Return a resource with the URL and media type of the response, and with this body and source type."""
+    """Return a resource with the URL and media type of the response, and with this body and source type.
+
+    Build hashes in its `path` are replaced (`stable_path`), but not in its `file_path`.
+    """
     path = url_path(response.url)
     return Resource(
         response.url,

@@ -225,10 +225,12 @@ def _chunk_links(body: bytes, url: str, nearby: Sequence[str]) -> Iterator[WebLi
 
 
 def _chunk_names(parts: list[tuple[bytes | None, bytes | None]]) -> Iterator[str]:
-    """Yield the name of each chunk that an expression builds.
+    """Yield the name of each chunk that an expression builds, at most _MAX_LINKS.
 
-    Each part of the expression is (string, None), (None, table) or, for the chunk's id itself, (None, None).
-    A table with `||id` lists only some chunks: the ids are the keys of the other tables if there are any.
+    Each part of the expression is (string, None), (None, table) or, for an identifier, (None, None). An
+    identifier is the chunk's id. As the first part it is dropped as the public path, unless there is only one
+    more part besides the tables. A table with `||id` lists only some chunks: the ids are the keys of the
+    other tables if there are any. Without tables nothing is yielded.
     """
     tables = [(dict(_table_pairs(table)), b"||" in table) for _, table in parts if table]
     complete_tables = [rows for rows, is_partial in tables if not is_partial]
