@@ -229,8 +229,8 @@ def make_batches(
     """Yield the files in batches of about equal work for `jobs` processes; cut large files into parts.
 
     `files` are (path, size in bytes); the paths are relative to `base`, which ends with a slash. A file is
-    cut if it is larger than MAX_PART_SIZE and no archive: each part is a batch (path, part). `gap` is called
-    with path and reason for such a file that cannot be read.
+    cut if it is larger than SCAN_SIZES.part and no archive: each part is a batch (path, part). `gap` is
+    called with path and reason for such a file that cannot be read.
     """
     batch: SizedPaths = []
     size, limit = 0, _MIN_BATCH_BYTES

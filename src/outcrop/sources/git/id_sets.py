@@ -93,7 +93,7 @@ class IdSet:
         return self._buckets[key[0] << 6 | key[1] >> 2], key[1:]
 
     def add(self, oid: bytes) -> bool:
-        """Add a binary id; return False if the set had it already."""
+        """Add a binary id; return whether it is new, and False if the set had it already."""
         bucket, key = self._find_bucket(oid)
         if bucket.find(key) >= 0:
             return False

@@ -35,7 +35,8 @@ class ScanCache:
     def save(self, work: Path) -> None:
         """Write the cache to a file in the folder `work`, then move that file to `file`.
 
-        Do nothing if `file` is None. Errors of the file system are ignored.
+        The folder of `file` is created if it is missing. Do nothing if `file` is None. Errors of the file
+        system are ignored.
         """
         if self.file is None:
             return

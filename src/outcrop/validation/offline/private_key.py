@@ -128,5 +128,5 @@ def _readable(description: str, *, encrypted: bool, ssh: bool = False) -> Verdic
 
 
 def _unreadable() -> Verdict:
-    """Return the `invalid` verdict on a key that cannot be read."""
+    """Return the `invalid` verdict, of low confidence, on a key that cannot be read."""
     return invalid("is not a complete key: it cannot be read", Confidence.LOW)

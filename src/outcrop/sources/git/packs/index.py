@@ -38,6 +38,7 @@ class PackIndex:
         self._search_radius = 8 + 3 * isqrt(self.object_count // 256 + 1)
 
     def close(self) -> None:
+        """Close the index file."""
         os.close(self._file)
 
     def find_offset(self, oid: bytes) -> int | None:

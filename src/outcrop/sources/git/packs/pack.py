@@ -56,6 +56,7 @@ class PackReader:
         self._chain_bytes = 0
 
     def close(self) -> None:
+        """Close all packs that were opened."""
         for pack in self._packs:
             pack.close()
 
@@ -169,6 +170,7 @@ class Pack:
         self.size = os.fstat(self._file).st_size
 
     def close(self) -> None:
+        """Close the pack and its index."""
         self.index.close()
         os.close(self._file)
 
