@@ -2,21 +2,16 @@
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
+from uuid import UUID
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema, create_model
 from starlette.responses import Response
 
-from outcrop.domain.finding import (
-    NOTE_LENGTH,
-    Confidence,
-    Finding,
-    SourceType,
-    Status,
-    Validation,
-    Visibility,
-)
+from outcrop.domain.finding import CredentialPattern, Finding, Resolution, Status
+from outcrop.domain.finding_fields import FINDING_FIELDS, FindingField
 from outcrop.domain.paging import Page
 from outcrop.domain.scan import ScanStatus, ScanType, Trigger
 
@@ -82,38 +77,31 @@ class ValidationDetailShape(BaseModel):
     )
 
 
-class FindingShape(BaseModel):
-    id: Id
-    status: Status
-    validation_status: Validation
-    validation_confidence: Confidence
-    validation_detail: ValidationDetailShape
-    composite_score: float = Field(ge=0, le=100)
-    source_type: SourceType
-    source_visibility: Visibility
-    source_url: str | None
-    repo_full_name: str | None
-    file_path: str | None
-    line_number: Count | None
-    matched_text: str = Field(description="Always masked.")
-    pattern: PatternShape
-    first_seen_at: Time
-    last_seen_at: Time
-    seen_count: Count
-    resolved_at: Time | None = Field(description="Null unless the finding is resolved.")
-    resolution_note: str | None = Field(
-        max_length=NOTE_LENGTH, description="Note of the last closing action."
-    )
-    resolution_evidence: EvidenceShape | None = Field(description="Null unless the finding is resolved.")
-    suppressed_at: Extension[Time | None] = Field(
-        description="Time since which the finding is hidden from the active view."
-    )
-    current_line: Extension[int | None] = Field(
-        description="Line at the tip of the default branch, if the credential is still there."
-    )
-    allowed_in_source: Extension[bool] = Field(
-        description="Whether the line has an allow mark; the finding is recorded anyway."
-    )
+_FINDING_TYPES: dict[Any, Any] = {
+    UUID: Id,
+    datetime: Time,
+    dict[str, Any]: ValidationDetailShape,
+    CredentialPattern: PatternShape,
+    Resolution: EvidenceShape,
+}
+
+
+def _finding_field(field: FindingField) -> tuple[Any, Any]:
+    """Return the type of a finding's field in the API, and its description."""
+    type_ = _FINDING_TYPES.get(field.type, field.type)
+    limits = {name: limit for name, limit in field.limits.items() if name != "max_length"}
+    if limits:
+        type_ = Annotated[type_, Field(**limits)]
+    about: dict[str, Any] = {"description": field.description} if field.description else {}
+    if "max_length" in field.limits:
+        about["max_length"] = field.limits["max_length"]
+    if field.nullable:
+        type_ = type_ | None
+    return (Extension[type_] if field.extension else type_), Field(**about)
+
+
+_finding_fields: dict[str, Any] = {field.name: _finding_field(field) for field in FINDING_FIELDS}
+FindingShape = create_model("FindingShape", __base__=BaseModel, **_finding_fields)
 
 
 class ProgressShape(BaseModel):

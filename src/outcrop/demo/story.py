@@ -149,7 +149,7 @@ async def _triage(session: CommandSession, account: Account) -> None:
         chosen = [
             finding.id
             for finding in page.items
-            if finding.file_path == path and finding.pattern_secret_type.startswith(secret_type)
+            if finding.file_path == path and finding.pattern.secret_type.startswith(secret_type)
         ]
         async with session.db.transaction():
             await findings.triage(

@@ -9,6 +9,7 @@ from uuid import UUID
 from outcrop.domain.finding import (
     Action,
     Confidence,
+    CredentialPattern,
     Finding,
     SourceType,
     Status,
@@ -105,8 +106,7 @@ def example_event(now: datetime) -> Event:
         file_path="settings.py",
         line_number=1,
         matched_text=f"test{MASK}test",
-        pattern_name="Test event",
-        pattern_secret_type="test",  # noqa: S106 - a type, no secret
+        pattern=CredentialPattern("Test event", "test"),
         first_seen_at=now,
         last_seen_at=now,
         seen_count=1,

@@ -1,8 +1,13 @@
-"""Findings: their fields, statuses and transitions, and the fields that the API and webhooks show."""
+"""Findings: their fields, statuses and transitions.
 
-from dataclasses import dataclass, replace
+The class `Finding` is the one definition of a finding's fields. Columns, API, imports and exports are derived
+from it (`domain.finding_fields`).
+"""
+
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -61,11 +66,33 @@ class Visibility(StrEnum):
     UNKNOWN = "unknown"
 
 
+# Open findings need a decision. All other statuses are closed.
+OPEN_STATUSES = frozenset({Status.ACTIVE, Status.STALE})
+
+
+class CredentialPattern(NamedTuple):
+    """The name and the type of a credential, as its rule states them."""
+
+    name: str
+    secret_type: str
+
+
 class Resolution(NamedTuple):
     """Evidence of how a finding was resolved: by a scan or by a user."""
 
     auto_resolved: bool
     resolved_by: str | None
+
+
+def _meta(
+    description: str = "", *, extension: bool = False, columns: tuple[str, ...] = (), **limits: float
+) -> dict[str, Any]:
+    """Return the metadata of a field of `Finding`.
+
+    `extension` marks a field that the specification does not have. `columns` are the columns of a field that
+    is a tuple. `limits` are arguments of pydantic's `Field`, such as `ge` and `max_length`.
+    """
+    return {"description": description, "extension": extension, "columns": columns, "limits": limits}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +104,40 @@ class Finding:
     validation_status: Validation
     validation_confidence: Confidence
     validation_detail: dict[str, Any]
-    composite_score: float
+    composite_score: float = field(metadata=_meta(ge=0, le=100))
     source_type: SourceType
     source_visibility: Visibility
     source_url: str | None
     repo_full_name: str | None
     file_path: str | None
-    line_number: int | None
-    matched_text: str
-    pattern_name: str
-    pattern_secret_type: str
+    line_number: int | None = field(metadata=_meta(ge=0))
+    matched_text: str = field(metadata=_meta("Always masked."))
+    pattern: CredentialPattern = field(metadata=_meta(columns=("pattern_name", "pattern_secret_type")))
     first_seen_at: datetime
     last_seen_at: datetime
-    seen_count: int
-    resolved_at: datetime | None = None
-    resolution_note: str | None = None
-    resolution_evidence: Resolution | None = None
-    suppressed_at: datetime | None = None
-    current_line: int | None = None  # line at the branch tip; `line_number` is the line in the oldest commit
-    allowed_in_source: bool = False  # the line has an allow mark
+    seen_count: int = field(metadata=_meta(ge=0))
+    resolved_at: datetime | None = field(default=None, metadata=_meta("Null unless the finding is resolved."))
+    resolution_note: str | None = field(
+        default=None, metadata=_meta("Note of the last closing action.", max_length=NOTE_LENGTH)
+    )
+    resolution_evidence: Resolution | None = field(
+        default=None,
+        metadata=_meta("Null unless the finding is resolved.", columns=("auto_resolved", "resolved_by")),
+    )
+    suppressed_at: datetime | None = field(
+        default=None,
+        metadata=_meta("Time since which the finding is hidden from the active view.", extension=True),
+    )
+    current_line: int | None = field(  # `line_number` is the line in the oldest commit
+        default=None,
+        metadata=_meta(
+            "Line at the tip of the default branch, if the credential is still there.", extension=True
+        ),
+    )
+    allowed_in_source: bool = field(
+        default=False,
+        metadata=_meta("Whether the line has an allow mark; the finding is recorded anyway.", extension=True),
+    )
 
 
 class Action(StrEnum):
@@ -213,7 +255,7 @@ def mark_gone(finding: Finding, *, now: datetime) -> Finding | None:
 
     Only active and stale findings change.
     """
-    if finding.status not in {Status.ACTIVE, Status.STALE}:
+    if finding.status not in OPEN_STATUSES:
         return None
     evidence = Resolution(auto_resolved=True, resolved_by=None)
     return replace(
@@ -279,36 +321,17 @@ def apply_triage(
     return None if after is finding else after
 
 
+_NAMES = tuple(Finding.__dataclass_fields__)
+_get_values = attrgetter(*_NAMES)
+
+
 def public_fields(finding: Finding) -> dict[str, Any]:
     """Return the finding's fields as the API and webhooks show them, every key present.
 
     Ids and times are still objects; the JSON encoder formats them.
     """
-    evidence = finding.resolution_evidence
-    return {
-        "id": finding.id,
-        "status": finding.status,
-        "validation_status": finding.validation_status,
-        "validation_confidence": finding.validation_confidence,
-        "validation_detail": finding.validation_detail,
-        "composite_score": finding.composite_score,
-        "source_type": finding.source_type,
-        "source_visibility": finding.source_visibility,
-        "source_url": finding.source_url,
-        "repo_full_name": finding.repo_full_name,
-        "file_path": finding.file_path,
-        "line_number": finding.line_number,
-        "matched_text": finding.matched_text,
-        "pattern": {"name": finding.pattern_name, "secret_type": finding.pattern_secret_type},
-        "first_seen_at": finding.first_seen_at,
-        "last_seen_at": finding.last_seen_at,
-        "seen_count": finding.seen_count,
-        "resolved_at": finding.resolved_at,
-        "resolution_note": finding.resolution_note,
-        "resolution_evidence": None
-        if evidence is None
-        else {"auto_resolved": evidence.auto_resolved, "resolved_by": evidence.resolved_by},
-        "suppressed_at": finding.suppressed_at,
-        "current_line": finding.current_line,
-        "allowed_in_source": finding.allowed_in_source,
-    }
+    public = dict(zip(_NAMES, _get_values(finding), strict=True))
+    public["pattern"] = finding.pattern._asdict()
+    if finding.resolution_evidence is not None:
+        public["resolution_evidence"] = finding.resolution_evidence._asdict()
+    return public

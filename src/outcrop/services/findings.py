@@ -158,7 +158,7 @@ async def _apply(
         raise NotFoundError("no such finding")
     finding, box = locked
     if note is not None and box is not None and keys is not None:
-        secret = keys.open(box, account_id, finding_id, mask_all=is_password(finding.pattern_secret_type))
+        secret = keys.open(box, account_id, finding_id, mask_all=is_password(finding.pattern.secret_type))
         note = cut_note(secret.masked_within(note))
     after = apply_triage(finding, action, note=note, by=by, now=now)
     if after is None:
@@ -196,7 +196,7 @@ async def get_advice(
 ) -> Advice:
     """Return the remediation advice for a finding; `own_rules` are the operator's rule files."""
     rule = await table.select_rule(db, account_id, finding.id)
-    return find_advice(rule, finding.pattern_secret_type, own_rules)
+    return find_advice(rule, finding.pattern.secret_type, own_rules)
 
 
 async def list_other_places(

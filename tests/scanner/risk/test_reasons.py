@@ -7,7 +7,15 @@ from uuid import uuid4
 
 import pytest
 
-from outcrop.domain.finding import Confidence, Finding, SourceType, Status, Validation, Visibility
+from outcrop.domain.finding import (
+    Confidence,
+    CredentialPattern,
+    Finding,
+    SourceType,
+    Status,
+    Validation,
+    Visibility,
+)
 from outcrop.scanner.risk.reasons import MAX_POINTS, explain_score, explain_stored_score
 from outcrop.scanner.risk.score import VERSION, Evidence, score
 from outcrop.scanner.rules.model import Impact, Strength
@@ -110,7 +118,7 @@ def make_finding(**changes) -> Finding:
         "validation_detail": {"enabled_services": ["a_read"], "reason": "accepted"}, "composite_score": 50.0,
         "source_type": SourceType.REPO, "source_visibility": Visibility.PUBLIC, "source_url": None,
         "repo_full_name": None, "file_path": "a.py", "line_number": 1, "matched_text": "****",
-        "pattern_name": "A", "pattern_secret_type": "a",
+        "pattern": CredentialPattern("A", "a"),
         "first_seen_at": at, "last_seen_at": at, "seen_count": 1,
     }  # fmt: skip
     return Finding(**fields | changes)

@@ -5,13 +5,15 @@ import io
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import orjson
 
 from outcrop.domain import sarif
 from outcrop.domain.account import Account
-from outcrop.domain.finding import Status, Validation, public_fields
+from outcrop.domain.finding import OPEN_STATUSES, Validation, public_fields
+from outcrop.domain.finding_fields import FINDING_FIELDS
 from outcrop.domain.paging import FindingQuery
 from outcrop.store import audit
 from outcrop.store.db import Pool
@@ -85,6 +87,13 @@ class _JsonlWriter:
 
 # --- CSV
 
+
+def _plain_value(name: str, fields: dict[str, Any]) -> Any:
+    """Return the field `name` of a finding; a time as text."""
+    value = fields[name]
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
 _COLUMNS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "id": lambda f: f["id"],
     "status": lambda f: f["status"],
@@ -110,7 +119,13 @@ _COLUMNS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "resolved_by": lambda f: f["resolution_evidence"] and f["resolution_evidence"]["resolved_by"],
     "auto_resolved": lambda f: f["resolution_evidence"] and f["resolution_evidence"]["auto_resolved"],
     "resolution_note": lambda f: f["resolution_note"],
-    "allowed_in_source": lambda f: f["allowed_in_source"],
+}
+_SHOWN_IN_PARTS = {"pattern", "validation_detail", "resolution_evidence"}
+# Every other field of a finding is a column of its own, after these.
+_COLUMNS |= {
+    field.name: partial(_plain_value, field.name)
+    for field in FINDING_FIELDS
+    if field.name not in _COLUMNS | dict.fromkeys(_SHOWN_IN_PARTS)
 }
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
@@ -159,7 +174,6 @@ def _to_cell(value: object) -> object:
 # --- SARIF
 
 _LEVEL = {Validation.VALID: "error", Validation.INVALID: "note"}
-_CLOSED = {Status.FALSE_POSITIVE, Status.CUSTOMER_RESTRICTED, Status.RESOLVED}
 
 
 class _SarifWriter:
@@ -197,14 +211,14 @@ class _SarifWriter:
         for exported in batch:
             finding = exported.finding
             fields = public_fields(finding) | {
-                "rule": exported.rule or finding.pattern_secret_type or "unknown",
+                "rule": exported.rule or finding.pattern.secret_type or "unknown",
                 "commit": exported.commit,
             }
             index, _ = self._rules.setdefault(fields["rule"], (len(self._rules), sarif.rule_of(fields)))
             result = sarif.result_of(fields, index, level=_LEVEL.get(finding.validation_status, "warning"))
             result["partialFingerprints"] = {sarif.FINDING: str(finding.id)}
             result["properties"] = {name: fields[name] for name in _PROPERTIES}
-            if finding.suppressed_at is not None or finding.status in _CLOSED:
+            if finding.suppressed_at is not None or finding.status not in OPEN_STATUSES:
                 kind = {"kind": "external", "status": "accepted"}
                 result["suppressions"] = [
                     kind | ({"justification": finding.resolution_note} if finding.resolution_note else {})

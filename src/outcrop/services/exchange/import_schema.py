@@ -1,7 +1,8 @@
 """Define and validate the fields of an imported finding, in the shape of the API."""
 
+from dataclasses import MISSING
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from pydantic import (
@@ -12,10 +13,12 @@ from pydantic import (
     Field,
     StrictBool,
     StrictStr,
+    create_model,
 )
 from pydantic_core import PydanticCustomError
 
 from outcrop.domain.finding import NOTE_LENGTH, Confidence, SourceType, Status, Validation, Visibility
+from outcrop.domain.finding_fields import FINDING_FIELDS, FindingField
 from outcrop.domain.ids import parse_id
 
 _MAX_INT4 = 2**31 - 1  # the largest integer of the database columns
@@ -96,9 +99,10 @@ class ImportedEvidence(_ImportModel):
 
 
 class ImportedFinding(_ImportModel):
-    """One finding of an import file. Every field has a default.
+    """One finding of an import file: the fields with checks or defaults of their own.
 
-    `secret` is the raw credential. It is encrypted before it is stored.
+    `validate_finding` adds all other fields of a finding. Every field has a default. `secret` is the raw
+    credential. It is encrypted before it is stored.
     """
 
     id: Annotated[UUID, BeforeValidator(_parse_uuid)] | None = None
@@ -124,6 +128,52 @@ class ImportedFinding(_ImportModel):
         Annotated[StrictStr, Field(max_length=NOTE_LENGTH), AfterValidator(_check_nul)] | None
     ) = None
     resolution_evidence: ImportedEvidence | None = None
-    suppressed_at: Timestamp | None = None
-    current_line: Annotated[int, Field(ge=0, le=_MAX_INT4, strict=True)] | None = None
-    allowed_in_source: StrictBool = False
+
+
+# How a value of a type is checked, for fields that ImportedFinding does not list.
+_CHECKED_TYPES = {
+    datetime: Timestamp,
+    str: Text,
+    int: Annotated[int, Field(ge=0, le=_MAX_INT4, strict=True)],
+    bool: StrictBool,
+    UUID: Annotated[UUID, BeforeValidator(_parse_uuid)],
+}
+
+
+def _build_model() -> type[ImportedFinding]:
+    """Return ImportedFinding with the fields of a finding that it does not list."""
+    added: dict[str, Any] = {
+        field.name: (_checked_type(field), field.default)
+        for field in FINDING_FIELDS
+        if field.name not in ImportedFinding.model_fields
+    }
+    return create_model("CompleteImportedFinding", __base__=ImportedFinding, **added)
+
+
+def _checked_type(field: FindingField) -> Any:
+    """Return the type with which pydantic checks an imported field. Raise TypeError if it has no default."""
+    if field.default is MISSING:
+        raise TypeError(f"{field.name}: an imported finding needs a default for it")
+    checked: Any = Annotated[_CHECKED_TYPES.get(field.type, field.type), Field(**field.limits)]
+    return checked | None if field.nullable else checked
+
+
+_CompleteImportedFinding = _build_model()
+_SHAPED_BY_IMPORTER = {
+    "id",
+    "validation_detail",
+    "matched_text",
+    "pattern",
+    "first_seen_at",
+    "last_seen_at",
+    "resolved_at",
+    "resolution_note",
+    "resolution_evidence",
+}
+# Fields that an imported finding takes over as they are.
+COPIED_FIELDS = [field.name for field in FINDING_FIELDS if field.name not in _SHAPED_BY_IMPORTER]
+
+
+def validate_finding(fields: dict[str, Any]) -> ImportedFinding:
+    """Return the checked fields of a record. Raise pydantic's ValidationError if one is wrong."""
+    return _CompleteImportedFinding.model_validate(fields)

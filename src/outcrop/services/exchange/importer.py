@@ -16,11 +16,23 @@ from uuid import UUID, uuid4
 from pydantic import ValidationError
 
 from outcrop.domain.account import Account
-from outcrop.domain.finding import Finding, Resolution, Status, cut_note
+from outcrop.domain.finding import (
+    OPEN_STATUSES,
+    CredentialPattern,
+    Finding,
+    Resolution,
+    Status,
+    cut_note,
+)
 from outcrop.domain.place import identity, source_of
 from outcrop.domain.secret import MASK, Secret, is_masked, is_password
 from outcrop.services.exchange.formats import FileRecord, ImportFormat, RecordError, read_records
-from outcrop.services.exchange.import_schema import ImportedEvidence, ImportedFinding
+from outcrop.services.exchange.import_schema import (
+    COPIED_FIELDS,
+    ImportedEvidence,
+    ImportedFinding,
+    validate_finding,
+)
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, table
@@ -124,7 +136,7 @@ async def _match_stored(
         box = record.secret_box or boxes.get(id_)
         if entry.record.fingerprint is None and box is not None:
             # The record has no credential, but a stored one of this finding must not appear in its texts.
-            secret = keys.open(box, account_id, id_, mask_all=is_password(record.finding.pattern_secret_type))
+            secret = keys.open(box, account_id, id_, mask_all=is_password(record.finding.pattern.secret_type))
             record = replace(record, finding=_mask_finding(record.finding, secret.masked_within))
         records[id_] = record
     return list(records.values())
@@ -223,41 +235,27 @@ class _RecordBuilder:
         first_seen = imported.first_seen_at or imported.last_seen_at or self.now
         last_seen = imported.last_seen_at or first_seen
         is_resolved = imported.status is Status.RESOLVED
-        is_open = imported.status in {Status.ACTIVE, Status.STALE}
+        is_open = imported.status in OPEN_STATUSES
         evidence = imported.resolution_evidence or ImportedEvidence()
         resolution = Resolution(evidence.auto_resolved, evidence.resolved_by) if is_resolved else None
         return Finding(
+            **{name: getattr(imported, name) for name in COPIED_FIELDS},
             id=finding_id,
-            status=imported.status,
-            validation_status=imported.validation_status,
-            validation_confidence=imported.validation_confidence,
             validation_detail=_mask_values(imported.validation_detail.model_dump(), str),
-            composite_score=imported.composite_score,
-            source_type=imported.source_type,
-            source_visibility=imported.source_visibility,
-            source_url=imported.source_url,
-            repo_full_name=imported.repo_full_name,
-            file_path=imported.file_path,
-            line_number=imported.line_number,
             matched_text=MASK if imported.matched_text is None else imported.matched_text,
-            pattern_name=imported.pattern.name,
-            pattern_secret_type=imported.pattern.secret_type,
+            pattern=CredentialPattern(imported.pattern.name, imported.pattern.secret_type),
             first_seen_at=first_seen,
             last_seen_at=last_seen,
-            seen_count=imported.seen_count,
             resolved_at=(imported.resolved_at or last_seen) if is_resolved else None,
             resolution_note=None if is_open else cut_note(imported.resolution_note),
             resolution_evidence=resolution,
-            suppressed_at=imported.suppressed_at,
-            current_line=imported.current_line,
-            allowed_in_source=imported.allowed_in_source,
         )
 
 
 def _validate(where: str, fields: dict[str, Any]) -> ImportedFinding:
     """Return the validated fields of a record; raise RecordError with the first problem, not its value."""
     try:
-        return ImportedFinding.model_validate(fields)
+        return validate_finding(fields)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         raise RecordError(where, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -273,7 +271,7 @@ def _mask_finding(finding: Finding, mask: Callable[[str], str]) -> Finding:
         validation_detail=_mask_values(finding.validation_detail, mask),
         source_url=_mask_optional(finding.source_url, mask),
         file_path=_mask_optional(finding.file_path, mask),
-        pattern_name=mask(finding.pattern_name),
+        pattern=finding.pattern._replace(name=mask(finding.pattern.name)),
         resolution_note=cut_note(_mask_optional(finding.resolution_note, mask)),
     )
 

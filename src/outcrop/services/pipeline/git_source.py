@@ -18,7 +18,7 @@ from pathlib import Path
 from time import monotonic
 
 from outcrop.domain.errors import OperatorError
-from outcrop.domain.finding import SourceType, Status
+from outcrop.domain.finding import OPEN_STATUSES, SourceType, Status
 from outcrop.domain.place import identity, line_address
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
@@ -44,7 +44,6 @@ from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.runs import scan_sources, sources
 from outcrop.store.runs.sources import SourceCheckpoint, StoredFinding
 
-_OPEN = {Status.ACTIVE, Status.STALE}
 # Git's messages if a repository does not exist; some hosts ask for a user name in that case.
 _NOT_FOUND_MESSAGES = ("not found", "could not read Username", "unable to read askpass")
 _SAVE_PROGRESS_EVERY = 2.0  # seconds
@@ -397,7 +396,7 @@ async def _resolve_gone(
     github = open_github(context, key, token)
     is_deleted: dict[str | None, bool] = {}  # by commit
     for stored in absent:
-        if stored.finding.status not in _OPEN or not (stored.box is not None or same_rules):
+        if stored.finding.status not in OPEN_STATUSES or not (stored.box is not None or same_rules):
             continue
         if stored.commit not in is_deleted:
             is_deleted[stored.commit] = await _is_commit_deleted(github, source, stored.commit)

@@ -20,6 +20,7 @@ from outcrop.domain.events import EventType, event_about
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import (
     Confidence,
+    CredentialPattern,
     Finding,
     SourceType,
     Status,
@@ -273,8 +274,7 @@ def _new_finding(secret: DetectedSecret, moment: datetime) -> Finding:
         file_path=None,
         line_number=None,
         matched_text="",
-        pattern_name="",
-        pattern_secret_type="",
+        pattern=CredentialPattern("", ""),
         first_seen_at=moment,
         last_seen_at=moment,
         seen_count=1,
@@ -309,8 +309,7 @@ def _move_to_place(finding: Finding, secret: DetectedSecret, masker: SecretMaske
         current_line=secret.current_line,
         allowed_in_source=hit.allowed,
         matched_text=_storable(hit.secret.masked()),
-        pattern_name=hit.rule.name,
-        pattern_secret_type=hit.rule.secret_type,
+        pattern=CredentialPattern(hit.rule.name, hit.rule.secret_type),
     )
 
 

@@ -14,7 +14,7 @@ from time import monotonic
 from urllib.parse import unquote, urlsplit
 
 from outcrop.domain.errors import OperatorError
-from outcrop.domain.finding import Confidence, SourceType, Status, Visibility
+from outcrop.domain.finding import OPEN_STATUSES, Confidence, SourceType, Visibility
 from outcrop.domain.place import identity
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
@@ -42,7 +42,6 @@ from outcrop.sources.workspace import work_folder
 from outcrop.store.runs import scan_sources, sources
 from outcrop.store.runs.sources import StoredFinding
 
-_OPEN = {Status.ACTIVE, Status.STALE}
 _RECORD_AT = 200  # detected secrets that are recorded together
 _SAVE_PROGRESS_EVERY = 2.0  # seconds
 _GIT_HEAD = "/.git/HEAD"
@@ -270,7 +269,7 @@ async def _undetected_by_url(scan: _SiteScan, origin: str) -> dict[tuple[str, bo
     undetected: dict[tuple[str, bool], list[StoredFinding]] = {}
     for stored in findings:
         url = stored.finding.source_url
-        if stored.last_scan_id == key.scan_id or stored.finding.status not in _OPEN:
+        if stored.last_scan_id == key.scan_id or stored.finding.status not in OPEN_STATUSES:
             continue
         if url is None or MASK in url:
             continue

@@ -53,21 +53,9 @@ _OPTIONAL_COLUMNS = (
     "last_scan_id",
     "score_detail",
 )
-_COLUMNS = (*(name.strip() for name in rows.COLUMNS.split(",")), *_OPTIONAL_COLUMNS)
+_COLUMNS = (*rows.COLUMN_TYPES, *_OPTIONAL_COLUMNS)
 _BATCH_COLUMNS = (*_COLUMNS, "search_text", "keep_first_seen", "keep_last_seen")
-_TYPES_OTHER_THAN_TEXT = {
-    "id": "uuid",
-    "validation_detail": "jsonb",
-    "composite_score": "float8",
-    "line_number": "int4",
-    "first_seen_at": "timestamptz",
-    "last_seen_at": "timestamptz",
-    "seen_count": "int4",
-    "resolved_at": "timestamptz",
-    "auto_resolved": "bool",
-    "suppressed_at": "timestamptz",
-    "current_line": "int4",
-    "allowed_in_source": "bool",
+_TYPES = rows.COLUMN_TYPES | {
     "fingerprint": "bytea",
     "identity": "bytea",
     "secret_box": "bytea",
@@ -78,7 +66,7 @@ _TYPES_OTHER_THAN_TEXT = {
     "keep_first_seen": "bool",
     "keep_last_seen": "bool",
 }
-_BATCH_TYPES = [_TYPES_OTHER_THAN_TEXT.get(name, "text") for name in _BATCH_COLUMNS]
+_BATCH_TYPES = [_TYPES.get(name, "text") for name in _BATCH_COLUMNS]
 
 
 @asynccontextmanager
@@ -186,36 +174,12 @@ def _build_assignment(column_name: str) -> sql.Composed:
 
 def _build_row(record: FindingRecord) -> tuple[Any, ...]:
     """Return the record's values in the order of _BATCH_COLUMNS."""
-    f, evidence = record.finding, record.finding.resolution_evidence
+    finding = record.finding
     return (
-        f.id,
-        f.status.value,
-        f.validation_status.value,
-        f.validation_confidence.value,
-        Jsonb(f.validation_detail),
-        f.composite_score,
-        f.source_type.value,
-        f.source_visibility.value,
-        f.source_url,
-        f.repo_full_name,
-        f.file_path,
-        f.line_number,
-        f.matched_text,
-        f.pattern_name,
-        f.pattern_secret_type,
-        f.first_seen_at,
-        f.last_seen_at,
-        f.seen_count,
-        f.resolved_at,
-        f.resolution_note,
-        None if evidence is None else evidence.auto_resolved,
-        None if evidence is None else evidence.resolved_by,
-        f.suppressed_at,
-        f.current_line,
-        f.allowed_in_source,
+        *rows.build_row(finding),
         *(getattr(record, name) for name in _OPTIONAL_COLUMNS[:-1]),
         None if record.score_detail is None else Jsonb(record.score_detail),
-        _build_search_text(f.source_url, f.file_path, f.repo_full_name),
+        _build_search_text(finding.source_url, finding.file_path, finding.repo_full_name),
         record.keep_first_seen,
         record.keep_last_seen,
     )

@@ -1,50 +1,63 @@
-"""Name the columns of a finding, and build a Finding from a row of them."""
+"""The columns of a finding, derived from its fields; findings to rows and back."""
 
-from typing import Any
+from datetime import datetime
+from enum import Enum
+from operator import attrgetter
+from typing import Any, get_origin
+from uuid import UUID
 
-from outcrop.domain.finding import Confidence, Finding, Resolution, SourceType, Status, Validation, Visibility
+from psycopg.types.json import Jsonb
 
-COLUMNS = (
-    "id, status, validation_status, validation_confidence, validation_detail, composite_score, "
-    "source_type, source_visibility, source_url, repo_full_name, file_path, line_number, "
-    "matched_text, pattern_name, pattern_secret_type, first_seen_at, last_seen_at, seen_count, "
-    "resolved_at, resolution_note, auto_resolved, resolved_by, suppressed_at, "
-    "current_line, allowed_in_source"
-)
+from outcrop.domain.finding import Finding
+from outcrop.domain.finding_fields import FINDING_FIELDS, FindingField
 
+_SQL_TYPES = {UUID: "uuid", datetime: "timestamptz", int: "int4", float: "float8", bool: "bool", str: "text"}
+
+
+def _column_types(field: FindingField) -> dict[str, str]:
+    """Return the SQL type of each column of a field, by the column's name."""
+    if len(field.columns) > 1:
+        hints = field.type.__annotations__.values()
+        return {name: _SQL_TYPES.get(hint, "text") for name, hint in zip(field.columns, hints, strict=True)}
+    if get_origin(field.type) is dict:
+        return {field.name: "jsonb"}
+    return {field.name: _SQL_TYPES.get(field.type, "text")}
+
+
+COLUMN_TYPES = {name: type_ for field in FINDING_FIELDS for name, type_ in _column_types(field).items()}
+COLUMNS = ", ".join(COLUMN_TYPES)
+
+_get_values = attrgetter(*(field.name for field in FINDING_FIELDS))
+_JSON_FIELDS = [index for index, field in enumerate(FINDING_FIELDS) if get_origin(field.type) is dict]
+_TUPLE_FIELDS = [
+    (index, len(field.columns), field.type)
+    for index, field in enumerate(FINDING_FIELDS)
+    if len(field.columns) > 1
+]
 # A dict lookup is ten times faster than calling an enum's class.
-_STATUS = {value.value: value for value in Status}
-_VALIDATION = {value.value: value for value in Validation}
-_CONFIDENCE = {value.value: value for value in Confidence}
-_SOURCE = {value.value: value for value in SourceType}
-_VISIBILITY = {value.value: value for value in Visibility}
+_ENUM_FIELDS = [
+    (index, {member.value: member for member in field.type})
+    for index, field in enumerate(FINDING_FIELDS)
+    if isinstance(field.type, type) and issubclass(field.type, Enum)
+]
 
 
 def build_finding(row: tuple[Any, ...]) -> Finding:
     """Return the finding of a row whose first columns are COLUMNS."""
-    return Finding(
-        row[0],
-        _STATUS[row[1]],
-        _VALIDATION[row[2]],
-        _CONFIDENCE[row[3]],
-        row[4],
-        row[5],
-        _SOURCE[row[6]],
-        _VISIBILITY[row[7]],
-        row[8],
-        row[9],
-        row[10],
-        row[11],
-        row[12],
-        row[13],
-        row[14],
-        row[15],
-        row[16],
-        row[17],
-        row[18],
-        row[19],
-        None if row[20] is None else Resolution(auto_resolved=row[20], resolved_by=row[21]),
-        row[22],
-        row[23],
-        row[24],
-    )
+    values = list(row[: len(COLUMN_TYPES)])
+    for index, width, class_ in _TUPLE_FIELDS:  # in order, so that each begins at its field's index
+        parts = values[index : index + width]
+        values[index : index + width] = [None if parts[0] is None else class_(*parts)]
+    for index, members in _ENUM_FIELDS:
+        values[index] = members[values[index]]
+    return Finding(*values)
+
+
+def build_row(finding: Finding) -> list[Any]:
+    """Return the values of a finding in the order of COLUMNS."""
+    values = list(_get_values(finding))
+    for index in _JSON_FIELDS:
+        values[index] = Jsonb(values[index])
+    for index, width, _ in reversed(_TUPLE_FIELDS):  # replacing one moves only later values
+        values[index : index + 1] = values[index] or [None] * width
+    return values
