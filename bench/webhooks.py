@@ -21,6 +21,7 @@ from uuid import UUID, uuid4
 
 from bench.measure import Timing, ms, summarize, table
 from outcrop.domain.account import Account, Plan
+from outcrop.domain.clock import now
 from outcrop.domain.events import Event, EventType
 from outcrop.domain.finding import Action
 from outcrop.domain.slots import MAX_SLOTS
@@ -37,7 +38,6 @@ from outcrop.store.db import Pool
 from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keyring
 from outcrop.webhooks import USER_AGENT, sign
-from tests.support.backend import now
 from tests.support.factories import make_line
 
 GOOD, HANG = "https://good.example/in", "https://hang.example/in"

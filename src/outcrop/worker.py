@@ -12,6 +12,7 @@ from uuid import UUID
 import procrastinate
 import structlog
 
+from outcrop.domain.clock import now
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
@@ -20,7 +21,7 @@ from outcrop.runtime import Runtime
 from outcrop.scanner.engine.load import load_ruleset
 from outcrop.services import sessions
 from outcrop.services.delivery import DeliveryWorker
-from outcrop.services.pipeline.context import RunContext, now
+from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.enqueue import PLAN_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK
 from outcrop.services.pipeline.maintenance import (
     erase_secrets,

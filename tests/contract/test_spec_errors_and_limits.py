@@ -8,10 +8,11 @@ import httpx
 import pytest
 
 from outcrop.domain.account import Plan
+from outcrop.domain.clock import now
 from outcrop.services import keys as key_service
 from outcrop.settings import Settings
 from outcrop.store.keyring import Keyring
-from tests.support.backend import Backend, Tenant, now, running_server
+from tests.support.backend import Backend, Tenant, running_server
 from tests.support.factories import make_line
 
 UNKNOWN = "00000000-0000-4000-8000-000000000000"

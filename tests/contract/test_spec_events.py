@@ -13,12 +13,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from outcrop.domain.clock import now
 from outcrop.domain.events import EventType, event_about
 from outcrop.domain.finding import Validation
 from outcrop.services import findings, webhooks
 from outcrop.store import outbox
 from outcrop.store.db import Connection
-from tests.support.backend import Backend, Tenant, now
+from tests.support.backend import Backend, Tenant
 from tests.support.deliveries import HOST, Customer, DeliveryTestbed, parse_event, receiver
 from tests.support.factories import make_line
 from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest

@@ -9,9 +9,10 @@ from uuid import UUID, uuid4
 import pytest
 from psycopg import sql
 
+from outcrop.domain.clock import now
 from outcrop.domain.scan import Gap, ScanStatus, ScanType, Trigger
 from outcrop.store.keyring import Keyring
-from tests.support.backend import Backend, Tenant, now, running_server
+from tests.support.backend import Backend, Tenant, running_server
 from tests.support.factories import make_line, make_scan
 
 UUID_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

@@ -9,8 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from outcrop.domain.account import Role
+from outcrop.domain.clock import now
 from outcrop.services import accounts
-from tests.support.backend import Backend, Tenant, now
+from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
 
 STATUSES = ["active", "resolved", "false_positive", "customer_restricted", "stale"]

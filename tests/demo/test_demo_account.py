@@ -6,9 +6,10 @@ import pytest
 
 from outcrop.cli.demo import demo_settings
 from outcrop.demo.account import find_account
+from outcrop.domain.clock import now
 from outcrop.domain.errors import OperatorError
 from outcrop.runtime import CommandSession
-from tests.support.backend import Backend, now
+from tests.support.backend import Backend
 
 
 def test_a_database_that_others_use_is_not_touched(backend: Backend) -> None:

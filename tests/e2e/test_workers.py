@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from outcrop.domain.clock import now
 from outcrop.domain.target import TargetKind
 from outcrop.store.embedded.server import embedded_postgres
-from tests.support.backend import now
 from tests.support.factories import make_line
 from tests.support.workers import Deployment, new_database, open_deployment, until
 

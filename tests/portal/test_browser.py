@@ -10,9 +10,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from outcrop.domain.clock import now
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.scan import Gap, ScanStatus
-from tests.support.backend import Backend, Tenant, now
+from tests.support.backend import Backend, Tenant
 from tests.support.browser import WIDTHS, Troubles, needs_chromium, sign_in
 from tests.support.factories import make_line, make_scan
 from tests.support.portal_client import PASSWORD, make_person

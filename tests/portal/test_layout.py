@@ -9,10 +9,11 @@ from typing import Any
 
 from playwright.sync_api import Browser
 
+from outcrop.domain.clock import now
 from outcrop.domain.scan import Gap, ScanStatus
 from outcrop.domain.target import Schedule
 from outcrop.services import targets, views, webhooks
-from tests.support.backend import Backend, Tenant, now, running_server
+from tests.support.backend import Backend, Tenant, running_server
 from tests.support.browser import WIDTHS, needs_chromium, picture, sign_in
 from tests.support.factories import make_line, make_scan
 from tests.support.portal_client import PASSWORD, make_person

@@ -5,7 +5,8 @@ import re
 import pyotp
 import pytest
 
-from tests.support.backend import Backend, Tenant, now
+from outcrop.domain.clock import now
+from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
 from tests.support.portal_client import Person, shown_once
 

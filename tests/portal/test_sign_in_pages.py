@@ -6,8 +6,9 @@ import httpx
 import pytest
 
 from outcrop.domain.account import Role
+from outcrop.domain.clock import now
 from outcrop.services import team
-from tests.support.backend import Backend, Tenant, now
+from tests.support.backend import Backend, Tenant
 from tests.support.portal_client import (
     PASSWORD,
     Person,

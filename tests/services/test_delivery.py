@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from outcrop import webhooks as receiving
 from outcrop.domain.account import WEBHOOK_PLANS, Plan
 from outcrop.domain.audit import AuditFilter
+from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError
 from outcrop.net.post import PostError, PostResponse
 from outcrop.services import accounts, webhooks
@@ -22,7 +23,6 @@ from outcrop.services import audit as audit_service
 from outcrop.services.delivery import SLOTS, DeliveryWorker
 from outcrop.store import audit
 from outcrop.store import db as database
-from tests.support.backend import now
 from tests.support.deliveries import HOST, DeliveryTestbed, open_testbed, parse_event, receiver
 from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest
 from tests.support.workers import new_database

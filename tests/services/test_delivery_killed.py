@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from outcrop.domain.clock import now
 from outcrop.services.delivery import end_orphaned_deliveries
-from tests.support.backend import now
 from tests.support.deliveries import HOST, DeliveryTestbed, open_testbed, receiver
 from tests.support.fake_https import FakeResponse, FakeServer
 from tests.support.killed_workers import POINTS

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from outcrop.domain.clock import now
 from outcrop.domain.finding import SourceType, Status, Validation
 from outcrop.domain.paging import FindingQuery
 from outcrop.services.exchange import ExportFormat, export_findings
 from outcrop.services.findings import list_findings
 from outcrop.store import db as database
 from outcrop.store.findings import export
-from tests.support.backend import Backend, Tenant, now
+from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
 from tests.support.sarif import VALIDATOR
 

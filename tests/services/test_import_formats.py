@@ -8,13 +8,14 @@ from typing import Any, BinaryIO
 
 import pytest
 
+from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import Secret
 from outcrop.services.exchange import ExportFormat, ImportFormat, ImportSummary, import_findings
 from outcrop.services.exchange.formats.repository_name import parse_repository_name
 from outcrop.services.exchange.json_array import ITEM, read_elements
 from tests.services.test_export import export_account
-from tests.support.backend import Backend, Tenant, now
+from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
 
 VALUE, OTHER = "made-up-" + "Lm3" * 10, "made-up-" + "Vb8" * 10

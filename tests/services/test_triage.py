@@ -5,10 +5,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from outcrop.domain.clock import now
 from outcrop.domain.errors import NotFoundError, TransitionError
 from outcrop.domain.finding import Action, Finding, Status, TriageAction, TriageResult
 from outcrop.services import findings
-from tests.support.backend import Backend, Tenant, now
+from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
 
 JO = "jo@example.com"

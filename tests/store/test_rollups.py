@@ -20,6 +20,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from outcrop.domain.account import Account, Plan, Role, token_digest
+from outcrop.domain.clock import now
 from outcrop.domain.finding import Action, Confidence, Finding, SourceType, Status, Validation, Visibility
 from outcrop.domain.paging import FindingQuery
 from outcrop.runtime import prepare_database
@@ -33,9 +34,10 @@ from outcrop.store.findings import bulk, rollups
 from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.findings.facets import list_matching_facets
 from outcrop.store.findings.rollups import CellFilter
+from outcrop.store.locks import AdvisoryLock
 from outcrop.store.people import keys
 from tests.conftest import SECRET_KEY
-from tests.support.backend import Backend, now
+from tests.support.backend import Backend
 from tests.support.factories import make_line, make_scan
 
 DAYS = [
@@ -402,7 +404,7 @@ def test_a_second_fold_at_the_same_time_does_nothing(store: Backend) -> None:
     with _connect(store) as db:
         _insert(db, account, random.Random(1), [uuid4()])
     with _connect(store, autocommit=False) as db:
-        db.execute("SELECT pg_advisory_xact_lock(%s)", [rollups.FOLD_LOCK])
+        db.execute("SELECT pg_advisory_xact_lock(%s)", [AdvisoryLock.FOLD_ROLLUPS])
         assert store.fold() == 0
         db.rollback()
     assert store.fold() > 0

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -21,6 +21,7 @@ import uvicorn
 from outcrop.asgi import create_app
 from outcrop.cli.process import ApiProtocol
 from outcrop.domain.account import Account, Plan
+from outcrop.domain.clock import now
 from outcrop.domain.scan import ScanRun
 from outcrop.runtime import open_runtime
 from outcrop.services import accounts, exchange
@@ -178,8 +179,3 @@ class Backend:
             return asyncio.run(main())
         with ThreadPoolExecutor(1) as thread:  # tests with a browser have a running loop
             return thread.submit(lambda: asyncio.run(main())).result()
-
-
-def now() -> datetime:
-    """Return the current time, without fractions of a second, as the database stores it."""
-    return datetime.now(UTC).replace(microsecond=0)

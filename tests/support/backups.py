@@ -9,12 +9,12 @@ from uuid import uuid4
 import psycopg
 from psycopg import sql
 
+from outcrop.domain.clock import now
 from outcrop.services import backup as backups
 from outcrop.services.backup import BackupSummary, RestoreSummary, VerifiedBackup
 from outcrop.store import db as database
 from outcrop.store.backup.tables import EXCLUDED_TABLES
 from outcrop.store.keyring import OperatorKey
-from tests.support.backend import now
 from tests.support.deliveries import SECRET_KEY, Customer, DeliveryTestbed
 from tests.support.factories import make_line, make_scan
 

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from outcrop.domain.account import Account, Plan
+from outcrop.domain.clock import now
 from outcrop.domain.events import Event, EventType
 from outcrop.net.guard import Egress
 from outcrop.net.post import PostClient
@@ -20,7 +21,7 @@ from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store import outbox
 from outcrop.store.db import Connection
-from tests.support.backend import Backend, now
+from tests.support.backend import Backend
 from tests.support.factories import make_line
 from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest, serve_https
 

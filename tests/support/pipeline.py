@@ -14,6 +14,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 from outcrop.domain.account import Account, Plan
+from outcrop.domain.clock import now
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.scan import ScanRun, Trigger
 from outcrop.domain.secret import Secret
@@ -34,7 +35,6 @@ from outcrop.store import db as database
 from outcrop.store.keyring import Keyring
 from outcrop.store.runs import scans, targets
 from outcrop.validation.engine import ValidationMode, Validator
-from tests.support.backend import now
 from tests.support.git_host import GitHost, git_host
 from tests.support.github_host import NAME, GitHubHost, github_host, merge_egress
 from tests.support.rulesets import cached_in, ruleset

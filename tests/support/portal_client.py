@@ -8,8 +8,9 @@ from typing import Any
 import httpx
 
 from outcrop.domain.account import Role
+from outcrop.domain.clock import now
 from outcrop.services import accounts
-from tests.support.backend import Backend, Tenant, now
+from tests.support.backend import Backend, Tenant
 
 PASSWORD = "a long enough pass phrase"
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from outcrop.domain.account import Account
+from outcrop.domain.clock import now
 from outcrop.domain.scan import ScanRun, Trigger
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
@@ -19,7 +20,6 @@ from outcrop.services.pipeline.enqueue import start_run
 from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.run_source import scan_source
 from outcrop.store.runs import targets
-from tests.support.backend import now
 from tests.support.pipeline import Pipeline
 from tests.support.web_host import START, Reply, Route, WebHost, page, web_host
 

@@ -18,6 +18,7 @@ from uuid import UUID
 
 import psycopg
 
+from outcrop.domain.clock import now
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec
 from outcrop.runtime import prepare_database
@@ -25,7 +26,7 @@ from outcrop.services.pipeline.enqueue import start_run
 from outcrop.settings import Settings
 from outcrop.store.db import Connection
 from outcrop.store.runs import jobs, scans
-from tests.support.backend import Backend, Tenant, now, running_server
+from tests.support.backend import Backend, Tenant, running_server
 from tests.support.git_host import ENV, GitHost, git_host
 from tests.support.github_host import GitHubHost, github_host, merge_egress
 from tests.support.rulesets import cached_in, github_token

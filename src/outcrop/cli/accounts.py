@@ -8,6 +8,7 @@ import typer
 from outcrop.cli import session as cli
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
 from outcrop.cli.streams import fail
+from outcrop.domain import clock
 from outcrop.domain.account import Account, ApiKey, Plan
 from outcrop.runtime import open_session
 from outcrop.services import accounts, keys
@@ -31,7 +32,7 @@ def create_account(
     async def main() -> Account:
         async with cli.transaction(settings) as session:
             return await accounts.create_account(
-                session.db, slug=slug, plan=plan, email=email, by=OPERATOR, now=cli.now()
+                session.db, slug=slug, plan=plan, email=email, by=OPERATOR, now=clock.now()
             )
 
     show(_account(run(main)), as_json=as_json)
@@ -56,7 +57,7 @@ def set_plan(slug: str, plan: Plan, as_json: AsJson = False) -> None:
 
     async def main() -> Account:
         async with cli.transaction(settings) as session:
-            return await accounts.set_plan(session.db, slug, plan, by=OPERATOR, now=cli.now())
+            return await accounts.set_plan(session.db, slug, plan, by=OPERATOR, now=clock.now())
 
     show(_account(run(main)), as_json=as_json)
 
@@ -104,7 +105,7 @@ def create_key(
                 expires_at=expiry,
                 by=OPERATOR,
                 member=None,
-                now=cli.now(),
+                now=clock.now(),
             )
 
     new = run(main)
@@ -139,7 +140,7 @@ def revoke_key(id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJso
 
     async def main() -> str:
         async with cli.transaction(settings) as session:
-            return str(await keys.revoke_key(session.db, id_, by=OPERATOR, now=cli.now()))
+            return str(await keys.revoke_key(session.db, id_, by=OPERATOR, now=clock.now()))
 
     show({"id": run(main), "revoked": True}, as_json=as_json)
 

@@ -9,7 +9,6 @@ from urllib.error import URLError
 
 import typer
 
-from outcrop.cli import session as cli
 from outcrop.cli.serve import ListenOptions, listen, supervise
 from outcrop.cli.session import run
 from outcrop.demo import repositories, site
@@ -24,6 +23,7 @@ from outcrop.demo.account import (
 )
 from outcrop.demo.stand_ins import StandIns, open_stand_ins
 from outcrop.demo.story import all_sent, play_story, total
+from outcrop.domain import clock
 from outcrop.domain.account import Account
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.target import Target
@@ -65,22 +65,22 @@ async def _demo(settings: Settings, listening: ListenOptions) -> None:
     _show("demo   no other host is contacted")
     with open_database(settings) as url:
         own = settings.model_copy(update={"database_url": url})
-        async with open_stand_ins(folder, cli.now(), _show) as stand_ins, open_session(own) as session:
-            account, made = await find_account(session, cli.now())
+        async with open_stand_ins(folder, clock.now(), _show) as stand_ins, open_session(own) as session:
+            account, made = await find_account(session, clock.now())
             if made:
                 _show(f"import {await total(session, account)} findings from another scanner's report")
             story = _StoryMark(folder / "told", account)
-            login = await create_login(session, account, cli.now())
-            stand_ins.receiver.secret = await set_webhook(session, account, cli.now())
+            login = await create_login(session, account, clock.now())
+            stand_ins.receiver.secret = await set_webhook(session, account, clock.now())
             targets: list[Target] = []
             if not story.is_played:
-                await asyncio.to_thread(stand_ins.publish, cli.now(), later=False)
-                targets = await add_targets(session, account, cli.now())
+                await asyncio.to_thread(stand_ins.publish, clock.now(), later=False)
+                targets = await add_targets(session, account, clock.now())
 
             async def ready(base_url: str) -> None:
                 await _wait_until_ready(base_url)
                 if story.is_played:
-                    await send_test_event(session, account, cli.now())
+                    await send_test_event(session, account, clock.now())
                     await all_sent(session, account)
                 else:
                     await play_story(session, account, targets, stand_ins, _show)

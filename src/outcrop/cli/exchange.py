@@ -9,10 +9,10 @@ from typing import Annotated, BinaryIO
 import typer
 
 from outcrop import __version__
-from outcrop.cli import session as cli
 from outcrop.cli.progress import byte_progress
 from outcrop.cli.session import OPERATOR, AsJson, Slug, lower_priority, run, show, start
 from outcrop.cli.streams import discard_output
+from outcrop.domain import clock
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.paging import FindingQuery
 from outcrop.runtime import open_runtime, open_session
@@ -45,7 +45,7 @@ def import_(
                 source,
                 keep_secrets=settings.keep_secrets == "active",
                 by=OPERATOR,
-                now=cli.now(),
+                now=clock.now(),
                 progress=progress,
                 format_=format_,
             )
@@ -77,7 +77,7 @@ def export(
                 format_,
                 version=__version__,
                 by=OPERATOR,
-                now=cli.now(),
+                now=clock.now(),
             )
             async for piece in pieces:
                 _write(piece)

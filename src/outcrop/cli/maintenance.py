@@ -12,6 +12,7 @@ from outcrop import __version__
 from outcrop.cli import session as cli
 from outcrop.cli.progress import byte_progress
 from outcrop.cli.session import AsJson, run, show, show_all, start
+from outcrop.domain import clock
 from outcrop.domain.errors import BadInputError
 from outcrop.runtime import open_database, open_session, operator_key
 from outcrop.services import backup as backups
@@ -63,7 +64,7 @@ def backup(
     as_json: AsJson = False,
 ) -> None:
     """Write a consistent backup into one file, while the service runs. It does not contain the secret key."""
-    settings, moment = start(), cli.now()
+    settings, moment = start(), clock.now()
 
     async def main(target: BinaryIO, progress: Callable[[int], None]) -> backups.BackupSummary:
         with open_database(settings) as url:
@@ -98,7 +99,7 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Restore a backup into an empty database: everything, or nothing if it fails."""
-    settings, moment = start(), cli.now()
+    settings, moment = start(), clock.now()
 
     async def main(source: BinaryIO, size: int) -> tuple[backups.VerifiedBackup, backups.RestoreSummary]:
         with byte_progress("checking", size) as progress:
@@ -175,7 +176,7 @@ def rotate(
     async def main() -> None:
         async with open_session(settings) as session:
             await maintenance.rotate_key(
-                session.db, operator_key(settings), new, by=cli.OPERATOR, now=cli.now()
+                session.db, operator_key(settings), new, by=cli.OPERATOR, now=clock.now()
             )
 
     run(main)

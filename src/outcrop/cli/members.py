@@ -7,6 +7,7 @@ import typer
 
 from outcrop.cli import session as cli
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
+from outcrop.domain import clock
 from outcrop.domain.account import LINK_LIFETIME, LinkKind, Member, Role
 from outcrop.domain.errors import BadInputError
 from outcrop.runtime import open_session
@@ -39,7 +40,7 @@ def create_user(
         async with cli.transaction(settings) as session:
             account = await accounts.get_account(session.db, slug)
             return await accounts.create_member(
-                session.db, account, email=email, role=role, password=password, by=OPERATOR, now=cli.now()
+                session.db, account, email=email, role=role, password=password, by=OPERATOR, now=clock.now()
             )
 
     created, generated = run(main)
@@ -71,7 +72,7 @@ def remove_user(email: str, as_json: AsJson = False) -> None:
 
     async def main() -> None:
         async with cli.transaction(settings) as session:
-            await accounts.remove_member(session.db, email, by=OPERATOR, now=cli.now())
+            await accounts.remove_member(session.db, email, by=OPERATOR, now=clock.now())
 
     run(main)
     show({"email": email, "removed": True}, as_json=as_json)
@@ -83,7 +84,7 @@ def invite_user(
 ) -> None:
     """Create an invitation link. It works once, for 7 days; the invited person sets a password."""
     settings = start()
-    now = cli.now()
+    now = clock.now()
 
     async def main() -> str:
         async with cli.transaction(settings) as session:
@@ -114,7 +115,7 @@ def reset_password(
 
     async def main() -> tuple[Member, str | None]:
         async with cli.transaction(settings) as session:
-            return await accounts.reset_password(session.db, email, password, by=OPERATOR, now=cli.now())
+            return await accounts.reset_password(session.db, email, password, by=OPERATOR, now=clock.now())
 
     member, generated = run(main)
     show({"email": member.email, "role": member.role, "password": generated}, as_json=as_json)
@@ -127,14 +128,14 @@ def turn_totp_off(email: str, as_json: AsJson = False) -> None:
 
     async def main() -> Member:
         async with cli.transaction(settings) as session:
-            return await team.disable_totp_by_operator(session.db, email, by=OPERATOR, now=cli.now())
+            return await team.disable_totp_by_operator(session.db, email, by=OPERATOR, now=clock.now())
 
     show({"email": run(main).email, "totp": False}, as_json=as_json)
 
 
 def _reset_link(settings: Settings, email: str, *, as_json: bool) -> None:
     """Create and print a link for setting a new password."""
-    now = cli.now()
+    now = clock.now()
 
     async def main() -> str:
         async with cli.transaction(settings) as session:

@@ -68,10 +68,6 @@ def lower_priority(backend: int | None) -> None:
                 os.setpriority(os.PRIO_PROCESS, pid, 10)
 
 
-def now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)
-
-
 def moment(text: str, name: str) -> datetime:
     """Parse a time given on the command line; without an offset it is UTC."""
     try:

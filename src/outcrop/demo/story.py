@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from uuid import UUID
 
 from outcrop.demo.account import BY
 from outcrop.demo.report import REPOSITORY
 from outcrop.demo.stand_ins import StandIns
 from outcrop.domain.account import Account
+from outcrop.domain.clock import now
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import TriageAction, cut_note
 from outcrop.domain.paging import FindingQuery
@@ -89,7 +89,7 @@ async def play_story(
     show("scan   the schedule starts a run for each target")
     await _follow(session, account, earlier, len(all_targets), deadline=deadline, show=show)
     show("change keys are removed from the shop, the gist and the site; another key is committed")
-    await asyncio.to_thread(stand_ins.publish, _now(), later=True)
+    await asyncio.to_thread(stand_ins.publish, now(), later=True)
     earlier = {run.id for run in await _runs(session, account)}
     reachable = [target for target in all_targets if REPOSITORY not in target.spec.name]
     await _start(session, account, reachable)
@@ -108,7 +108,7 @@ async def _start(session: CommandSession, account: Account, chosen: Sequence[Tar
                 target.spec,
                 trigger=Trigger.CLI,
                 target_id=target.id,
-                moment=_now(),
+                moment=now(),
                 by=BY,
             )
 
@@ -153,7 +153,7 @@ async def _triage(session: CommandSession, account: Account) -> None:
         ]
         async with session.db.transaction():
             await findings.triage(
-                session.db, session.keys, account.id, chosen, action, note=cut_note(note), by=by, now=_now()
+                session.db, session.keys, account.id, chosen, action, note=cut_note(note), by=by, now=now()
             )
 
 
@@ -169,7 +169,3 @@ async def all_sent(session: CommandSession, account: Account) -> None:
 
 async def total(session: CommandSession, account: Account) -> int:
     return (await findings.list_findings(session.db, account.id, FindingQuery(per_page=1))).total
-
-
-def _now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)

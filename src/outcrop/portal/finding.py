@@ -5,6 +5,7 @@ from typing import Any
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
+from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError, BusyError, NotFoundError, OutcropError
 from outcrop.domain.finding import (
     NOTE_LENGTH,
@@ -16,7 +17,7 @@ from outcrop.domain.finding import (
     transition_outcome,
 )
 from outcrop.portal.findings import DONE, read_note
-from outcrop.portal.request import PortalRequest, get, now, post
+from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import findings
 from outcrop.services.pipeline.enqueue import request_validation
 

@@ -7,13 +7,14 @@ from uuid import UUID
 from starlette.responses import JSONResponse, Response
 
 from outcrop.domain.account import Permission
+from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError, BusyError
 from outcrop.domain.finding import NOTE_LENGTH, Status, TriageAction, TriageResult, cut_note
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import MaskedText
 from outcrop.portal.labels import sentence
 from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, read_view
-from outcrop.portal.request import PortalRequest, get, now, post
+from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import findings, views
 
 TABS = [

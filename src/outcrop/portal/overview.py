@@ -3,7 +3,8 @@
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
-from outcrop.portal.request import PortalRequest, get, now
+from outcrop.domain.clock import now
+from outcrop.portal.request import PortalRequest, get
 from outcrop.services import overview, webhooks
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlsplit
@@ -14,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from outcrop.domain.account import PERMISSIONS, Permission
+from outcrop.domain.clock import now
 from outcrop.domain.errors import BusyError, ForbiddenError, NotFoundError, OutcropError, PlanError
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import MaskedText
@@ -244,7 +244,3 @@ def relative(to: str) -> str:
         if to.startswith("/") and not to.startswith(("//", "/\\")) and to.isprintable() and "\\" not in to
         else "/"
     )
-
-
-def now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from outcrop.domain.clock import now
 from outcrop.domain.errors import (
     BadInputError,
     CodeNeededError,
@@ -16,7 +17,7 @@ from outcrop.domain.errors import (
 )
 from outcrop.portal.cookies import csrf_of
 from outcrop.portal.forms import Form, read_form
-from outcrop.portal.request import STATE, PortalContext, PortalRequest, check_form, now, post, relative
+from outcrop.portal.request import STATE, PortalContext, PortalRequest, check_form, post, relative
 from outcrop.runtime import Runtime
 from outcrop.services import sessions, team
 from outcrop.services.sessions import SignedInMember

@@ -5,12 +5,13 @@ from typing import Any
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
+from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import Trigger
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, parse_target
 from outcrop.portal.queries import whole_number
-from outcrop.portal.request import PortalRequest, get, now, post
+from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import targets
 from outcrop.services.pipeline.enqueue import start_run
 

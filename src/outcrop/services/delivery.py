@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from secrets import randbits
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ import orjson
 import structlog
 
 from outcrop.domain.account import WEBHOOK_PLANS
+from outcrop.domain.clock import now
 from outcrop.domain.secret import reveal
 from outcrop.domain.slots import DeliverySlots
 from outcrop.domain.webhook import (
@@ -65,11 +66,6 @@ class PostFunction(Protocol):
     ) -> Coroutine[Any, Any, PostResponse]: ...
 
 
-def _clock() -> datetime:
-    """Return the current time in UTC, without microseconds."""
-    return datetime.now(UTC).replace(microsecond=0)
-
-
 class DeliveryWorker:
     """Delivers the webhook events of all accounts. Several workers share the events through their claims."""
 
@@ -79,14 +75,14 @@ class DeliveryWorker:
         keys: Keyring,
         post: PostFunction,
         *,
-        clock: Callable[[], datetime] = _clock,
+        clock: Callable[[], datetime] = now,
         slots: int = SLOTS,
     ) -> None:
         """Create a worker that signs with `keys` and sends with `post`, at most `slots` requests at once."""
         self._pool = pool
         self._keys = keys
         self._post = post
-        self._clock = clock
+        self.now = clock
         self._slots = DeliverySlots(slots)
         self._accounts_per_round = slots
         self._running: set[asyncio.Task[None]] = set()
@@ -159,7 +155,7 @@ class DeliveryWorker:
             events = await outbox.claim_events(db, claimer, slots_by_account, WEBHOOK_PLANS)
             dropped = [result for event in events if (result := _drop_without_webhook(event))]
             if dropped:
-                await outbox.save_results(db, dropped, now=self._clock())
+                await outbox.save_results(db, dropped, now=self.now())
         if dropped:
             self._wake.set()
         dropped_ids = {result.id for result in dropped}
@@ -206,7 +202,7 @@ class DeliveryWorker:
         """Return URL, headers and body of the request; the signature is over exactly these body bytes."""
         assert event.url is not None and event.secret_box is not None and event.webhook_id is not None  # noqa: S101, PT018
         secret = reveal(self._keys.open(event.secret_box, event.account_id, event.webhook_id, mask_all=True))
-        now = self._clock()
+        now = self.now()
         envelope = {
             "event": event.event,
             "delivered_at": now,
@@ -222,7 +218,7 @@ class DeliveryWorker:
         """Write the results of all ended deliveries, with their audit lines, in one transaction."""
         if not (results := self._results[:]):
             return
-        await outbox.save_results(db, results, now=self._clock())
+        await outbox.save_results(db, results, now=self.now())
         del self._results[: len(results)]
 
     async def _sweep(self, db: Connection, claimer: int) -> None:
@@ -231,7 +227,7 @@ class DeliveryWorker:
             return
         self._swept_at = time.monotonic()
         async with db.transaction():
-            await end_orphaned_deliveries(db, own=claimer, now=self._clock())
+            await end_orphaned_deliveries(db, own=claimer, now=self.now())
 
     async def _finish(self) -> None:
         """Wait a few seconds for running deliveries, cancel the rest, and write all results."""

@@ -1,6 +1,6 @@
 """Open connections and pools, read from one snapshot, and convert database errors to Outcrop's own."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeAlias, TypeVar
 
@@ -135,9 +135,9 @@ async def describe_server(db: Connection) -> str:
     return str(version)
 
 
-async def fetch_single_row(db: Connection, sql: str) -> tuple[Any, ...]:
-    """Run a query that always has exactly one row, and return that row."""
-    row = await (await db.execute(sql.encode())).fetchone()
+async def fetch_single_row(db: Connection, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """Run a query that always has exactly one row, and return that row. `values` are its parameters."""
+    row = await (await db.execute(sql.encode(), values or None)).fetchone()
     assert row is not None  # noqa: S101 - a query without FROM, or an aggregate, has one row
     return row
 

@@ -23,9 +23,9 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.secret import Secret, reveal
 from outcrop.store.db import Connection
+from outcrop.store.locks import AdvisoryLock
 
 MIN_OPERATOR_KEY_LENGTH = 16  # characters
-_KEYRING_LOCK = 7_264_003  # advisory lock
 _CHECK_PLAINTEXT = b"outcrop keyring 1"
 _NONCE_BYTES = 12
 _BACKUP_PURPOSE = b"backup"
@@ -140,7 +140,7 @@ async def unlock_keyring(db: Connection, operator: OperatorKey, random: bytes) -
     `random` is 80 random bytes, used only for new keys.
     """
     async with db.transaction():
-        await db.execute("SELECT pg_advisory_xact_lock(%s)", [_KEYRING_LOCK])
+        await db.execute("SELECT pg_advisory_xact_lock(%s)", [AdvisoryLock.KEYRING])
         row = await select_wrapped_keys(db)
         if row is None:
             text = operator.read() or _create_key_file(operator.file)
@@ -187,7 +187,7 @@ async def rotate_operator_key(db: Connection, operator: OperatorKey, new: str, s
     """
     pending = _pending_file(operator.file)
     async with db.transaction():
-        await db.execute("SELECT pg_advisory_xact_lock(%s)", [_KEYRING_LOCK])
+        await db.execute("SELECT pg_advisory_xact_lock(%s)", [AdvisoryLock.KEYRING])
         row = await select_wrapped_keys(db)
         if row is None or (text := operator.read()) is None:
             raise OperatorError("there is no key to rotate yet")

@@ -9,9 +9,9 @@ from importlib.resources import files
 
 from outcrop.domain.errors import OperatorError
 from outcrop.store.db import Connection, fetch_single_row
+from outcrop.store.locks import AdvisoryLock
 from outcrop.store.runs import jobs
 
-_MIGRATION_LOCK = 7_264_001  # advisory lock; any number works as long as every process uses the same one
 _MIN_SERVER_VERSION = 150000  # as `server_version_num` counts
 
 
@@ -73,7 +73,7 @@ async def pending_migrations(db: Connection) -> list[str]:
 
 async def _lock_schema(db: Connection) -> None:
     """Take the migration lock until the transaction ends."""
-    await db.execute("SELECT pg_advisory_xact_lock(%s)", [_MIGRATION_LOCK])
+    await db.execute("SELECT pg_advisory_xact_lock(%s)", [AdvisoryLock.MIGRATION])
 
 
 async def _apply_migrations(db: Connection, last_version: int) -> list[str]:

@@ -16,13 +16,14 @@ from procrastinate.jobs import Job
 from structlog.testing import capture_logs
 
 from outcrop import worker
+from outcrop.domain.clock import now
 from outcrop.domain.scan import COUNTERS, ScanStatus, SourceState, Trigger
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
 from outcrop.runtime import prepare_database
 from outcrop.services import accounts
 from outcrop.services import targets as target_service
 from outcrop.services.pipeline import plan
-from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext, now
+from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext
 from outcrop.services.pipeline.enqueue import enqueue_source, start_run
 from outcrop.services.pipeline.maintenance import (
     mark_stale,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from outcrop.domain.account import Account
+from outcrop.domain.clock import now
 from outcrop.domain.finding import Action
 from outcrop.domain.scan import ScanRun, ScanStatus
 from outcrop.domain.target import TargetSpec
@@ -17,7 +18,6 @@ from outcrop.services import findings as triage
 from outcrop.services.pipeline import record as recording
 from outcrop.services.pipeline.foreground import run_in_foreground
 from outcrop.services.pipeline.run_source import scan_source
-from tests.support.backend import now
 from tests.support.git_host import GitHost
 from tests.support.pipeline import (
     Pipeline,

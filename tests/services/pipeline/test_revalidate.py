@@ -12,9 +12,10 @@ import pytest
 
 from outcrop import worker
 from outcrop.domain.account import Account
+from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError
 from outcrop.net.http import open_http
-from outcrop.services.pipeline.context import RunContext, now
+from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.enqueue import request_validation
 from outcrop.services.pipeline.maintenance import ERASE_AFTER, erase_secrets
 from outcrop.services.pipeline.revalidate import revalidate_due, revalidate_finding

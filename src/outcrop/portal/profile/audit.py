@@ -7,9 +7,10 @@ from starlette.responses import Response, StreamingResponse
 
 from outcrop.domain.account import Permission
 from outcrop.domain.audit import AuditFilter
+from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError
 from outcrop.portal.queries import whole_number
-from outcrop.portal.request import PortalRequest, get, now
+from outcrop.portal.request import PortalRequest, get
 from outcrop.services import audit
 
 _PER_PAGE = 100

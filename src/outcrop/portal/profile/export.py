@@ -3,9 +3,10 @@
 from starlette.responses import Response, StreamingResponse
 
 from outcrop import __version__
+from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.portal.queries import ALL, NAMES, read_view
-from outcrop.portal.request import PortalRequest, get, now
+from outcrop.portal.request import PortalRequest, get
 from outcrop.services.exchange.exporter import ExportFormat, export_findings
 
 _TYPES = {

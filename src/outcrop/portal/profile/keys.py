@@ -5,8 +5,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from starlette.responses import Response
 
 from outcrop.domain.account import REQUESTS_PER_MINUTE, Permission
+from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError, NotFoundError
-from outcrop.portal.request import PortalRequest, get, now, post
+from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import keys
 from outcrop.services.keys import NewKey
 

@@ -4,8 +4,9 @@ import segno
 from markupsafe import Markup
 from starlette.responses import Response
 
+from outcrop.domain.clock import now
 from outcrop.domain.errors import OutcropError
-from outcrop.portal.request import PortalRequest, get, now, post
+from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import sessions, team
 
 

@@ -3,8 +3,9 @@
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission, Role, manages
+from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError
-from outcrop.portal.request import PortalRequest, get, now, post
+from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import accounts, team
 
 

@@ -5,9 +5,10 @@ from datetime import timedelta
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
+from outcrop.domain.clock import now
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.webhook import KEPT_DAYS
-from outcrop.portal.request import PortalRequest, get, now, post
+from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import webhooks
 
 _SHOWN = 50

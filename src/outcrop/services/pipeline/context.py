@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -84,8 +83,3 @@ async def run_periodically(step: Callable[[], Awaitable[None]]) -> AsyncIterator
         finished = True
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-def now() -> datetime:
-    """Return the current time in UTC, without microseconds."""
-    return datetime.now(UTC).replace(microsecond=0)

@@ -6,9 +6,10 @@ from secrets import randbits
 from uuid import UUID
 
 from outcrop.domain.account import Account
+from outcrop.domain.clock import now
 from outcrop.domain.scan import ScanRun, Trigger
 from outcrop.domain.target import TargetSpec
-from outcrop.services.pipeline.context import RunContext, now, run_periodically
+from outcrop.services.pipeline.context import RunContext, run_periodically
 from outcrop.services.pipeline.enqueue import start_run
 from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.run_source import scan_source

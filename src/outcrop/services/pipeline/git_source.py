@@ -17,12 +17,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from time import monotonic
 
+from outcrop.domain.clock import now
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import OPEN_STATUSES, SourceType, Status
 from outcrop.domain.place import identity, line_address
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
-from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport, now, run_periodically
+from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport, run_periodically
 from outcrop.services.pipeline.github_access import open_github
 from outcrop.services.pipeline.masking import SecretMasker
 from outcrop.services.pipeline.record import (

@@ -4,9 +4,10 @@ from collections import Counter
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from outcrop.domain.clock import now
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import EVERY, Schedule, Target, TargetKind
-from outcrop.services.pipeline.context import ACTOR, RunContext, now
+from outcrop.services.pipeline.context import ACTOR, RunContext
 from outcrop.services.pipeline.enqueue import enqueue_source, start_run
 from outcrop.services.pipeline.plan import end_run
 from outcrop.store import audit

@@ -11,10 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
+from outcrop.domain.clock import now
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap, ScanStatus, SourceState
 from outcrop.domain.target import TargetKind, TargetSpec
-from outcrop.services.pipeline.context import ACTOR, MAX_ATTEMPTS, RunContext, SourceKey, now
+from outcrop.services.pipeline.context import ACTOR, MAX_ATTEMPTS, RunContext, SourceKey
 from outcrop.services.pipeline.enqueue import enqueue_source
 from outcrop.services.pipeline.github_access import load_credential, open_github
 from outcrop.sources.hosts.github_api import GitHubError

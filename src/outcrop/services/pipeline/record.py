@@ -16,6 +16,7 @@ from enum import Enum, auto
 from typing import Any
 from uuid import UUID, uuid4
 
+from outcrop.domain.clock import now
 from outcrop.domain.events import EventType, event_about
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import (
@@ -32,7 +33,7 @@ from outcrop.domain.finding import (
 from outcrop.domain.place import identity
 from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.hit import Hit
-from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey, now
+from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey
 from outcrop.services.pipeline.masking import SecretMasker
 from outcrop.services.pipeline.score import ScoreInputs, score_finding
 from outcrop.services.pipeline.validate import (

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
+from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError, OutcropError
 from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import is_password, reveal
-from outcrop.services.pipeline.context import ACTOR, ValidationContext, now
+from outcrop.services.pipeline.context import ACTOR, ValidationContext
 from outcrop.services.pipeline.enqueue import REVALIDATE_ACTION, get_stored_credential
 from outcrop.services.pipeline.validate import RETRY_AFTER, apply_verdict, to_stored_verdict
 from outcrop.store import audit

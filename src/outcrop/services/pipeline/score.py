@@ -4,11 +4,12 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from outcrop.domain.clock import now
 from outcrop.domain.finding import Finding
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.risk.score import VERSION, Evidence, score
 from outcrop.scanner.rules.model import Impact, Strength
-from outcrop.services.pipeline.context import RunContext, now
+from outcrop.services.pipeline.context import RunContext
 from outcrop.store.findings import table
 from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.runs import sources

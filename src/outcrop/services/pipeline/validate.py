@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from outcrop.domain.clock import now
 from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.hit import Hit
-from outcrop.services.pipeline.context import RunContext, now
+from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.score import ScoreInputs, score_finding
 from outcrop.store import audit
 from outcrop.store.db import Connection

@@ -14,8 +14,8 @@ from itertools import accumulate
 from typing import Any
 
 from outcrop.store.db import Connection
+from outcrop.store.locks import AdvisoryLock
 
-FOLD_LOCK = 7_264_002  # advisory lock
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Kinds of cells; the kinds 1 to 6 are named by the dimensions below.
 _TOTAL, _SERVICE_SCORE, _SERVICE_FACET, _DAY_SCORE, _MONTH_SCORE, _TYPE = 0, 7, 8, 9, 10, 11
@@ -261,7 +261,7 @@ async def fold_deltas(db: Connection) -> int:
     Only one process folds at a time. Another one returns 0 at once.
     """
     async with db.transaction():
-        cursor = await db.execute("SELECT pg_try_advisory_xact_lock(%s)", [FOLD_LOCK])
+        cursor = await db.execute("SELECT pg_try_advisory_xact_lock(%s)", [AdvisoryLock.FOLD_ROLLUPS])
         row = await cursor.fetchone()
         if row is None or not row[0]:
             return 0

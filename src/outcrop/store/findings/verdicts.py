@@ -7,10 +7,10 @@ from uuid import UUID
 
 from outcrop.domain.finding import Confidence, Validation
 from outcrop.store.db import Connection, fetch_single_row
+from outcrop.store.locks import AdvisoryLock
 
 NEVER_CHECKED = datetime(1970, 1, 1, tzinfo=UTC)  # the time of a verdict for which no issuer was asked
 _BEFORE_ALL = datetime(1, 1, 2, tzinfo=UTC)
-_REVALIDATION_LOCK = 7_264_005  # advisory lock
 _COLUMNS = "status, confidence, reason, services, asked, test_mode, canary, checked_at"
 
 
@@ -143,13 +143,13 @@ async def select_credential(db: Connection, account_id: int, finding_id: UUID) -
 
 async def try_lock_revalidation(db: Connection) -> bool:
     """Whether this connection got the lock that only one revalidating process may hold, without waiting."""
-    (locked,) = await fetch_single_row(db, f"SELECT pg_try_advisory_lock({_REVALIDATION_LOCK})")
+    (locked,) = await fetch_single_row(db, "SELECT pg_try_advisory_lock(%s)", [AdvisoryLock.REVALIDATION])
     return bool(locked)
 
 
 async def unlock_revalidation(db: Connection) -> None:
     """Release the lock of `try_lock_revalidation`."""
-    await db.execute(f"SELECT pg_advisory_unlock({_REVALIDATION_LOCK})".encode())
+    await db.execute("SELECT pg_advisory_unlock(%s)", [AdvisoryLock.REVALIDATION])
 
 
 async def select_finding_ids(db: Connection, account_id: int, fingerprint: bytes) -> list[UUID]:

@@ -10,7 +10,7 @@ from psycopg.errors import UniqueViolation
 from outcrop.domain.account import Account, Member, Plan, Role
 from outcrop.domain.errors import BadInputError
 from outcrop.store.db import Connection
-from outcrop.store.findings.rollups import FOLD_LOCK
+from outcrop.store.locks import AdvisoryLock
 
 _ACCOUNT = "id, slug, plan, email, created_at"
 _MEMBER = "m.id, a.slug, m.email, m.role, m.created_at"
@@ -54,7 +54,7 @@ async def delete(db: Connection, account_id: int) -> None:
 
     The fold lock is held until the transaction ends, so that no fold writes counts of the account again.
     """
-    await db.execute("SELECT pg_advisory_xact_lock(%s)", [FOLD_LOCK])
+    await db.execute("SELECT pg_advisory_xact_lock(%s)", [AdvisoryLock.FOLD_ROLLUPS])
     await db.execute("DELETE FROM accounts WHERE id = %s", [account_id])
     await db.execute("DELETE FROM audit WHERE account_id = %s", [account_id])
     await db.execute("DELETE FROM rollups WHERE account_id = %s", [account_id])

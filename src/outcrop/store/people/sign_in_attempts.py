@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from outcrop.store.db import Connection
+from outcrop.store.locks import AdvisoryLock
 
 PER_EMAIL, PER_NETWORK = 5, 30  # failures in WINDOW after which further attempts are refused
 WINDOW = timedelta(minutes=15)
-_EMAIL_LOCK, _NETWORK_LOCK = 7_264_005, 7_264_006  # advisory locks, together with a hash
 _DIGEST = "sha256(convert_to(lower(%s), 'UTF8'))"
 
 
@@ -31,8 +31,12 @@ async def begin_attempt(db: Connection, email: str, network: str | None, *, now:
     Every transaction takes the lock of the e-mail address first and that of the network second, so that
     there is no deadlock.
     """
-    await db.execute("SELECT pg_advisory_xact_lock(%s, hashtext(lower(%s)))", [_EMAIL_LOCK, email])
-    await db.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [_NETWORK_LOCK, network])
+    await db.execute(
+        "SELECT pg_advisory_xact_lock(%s, hashtext(lower(%s)))", [AdvisoryLock.SIGN_IN_EMAIL, email]
+    )
+    await db.execute(
+        "SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [AdvisoryLock.SIGN_IN_NETWORK, network]
+    )
     since = now - WINDOW
     cursor = await db.execute(
         f"""SELECT greatest(

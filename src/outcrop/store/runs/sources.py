@@ -8,8 +8,7 @@ from uuid import UUID
 from outcrop.domain.finding import Finding
 from outcrop.store.db import Connection
 from outcrop.store.findings import rows
-
-_RECORDING_LOCK = 7_264_004  # advisory lock, together with an account's id
+from outcrop.store.locks import AdvisoryLock
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +180,7 @@ async def lock_recording(db: Connection, account_id: int) -> None:
 
     Two such transactions could otherwise wait for each other's rows.
     """
-    await db.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_RECORDING_LOCK, account_id])
+    await db.execute("SELECT pg_advisory_xact_lock(%s, %s)", [AdvisoryLock.RECORDING, account_id])
 
 
 async def lock_findings(

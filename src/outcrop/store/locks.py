@@ -1,0 +1,15 @@
+"""The numbers of all advisory locks. Every process of a database must use the same ones."""
+
+from enum import IntEnum
+
+
+class AdvisoryLock(IntEnum):
+    """The first key of each advisory lock."""
+
+    MIGRATION = 7_264_001  # one process changes the schema
+    FOLD_ROLLUPS = 7_264_002  # one process folds the deltas of the counts
+    KEYRING = 7_264_003  # one process changes the keyring
+    RECORDING = 7_264_004  # with an account's id: one transaction of the account records findings
+    REVALIDATION = 7_264_005  # one worker starts the daily validations
+    SIGN_IN_NETWORK = 7_264_006  # with a hash: one sign-in of a network is counted at a time
+    SIGN_IN_EMAIL = 7_264_007  # with a hash: one sign-in of an address is counted at a time
