@@ -14,7 +14,15 @@ import psycopg
 import pytest
 
 from outcrop.domain.account import Account
-from outcrop.domain.finding import Finding, Resolution, SourceType, Status, Validation, Visibility
+from outcrop.domain.finding import (
+    CredentialPattern,
+    Finding,
+    Resolution,
+    SourceType,
+    Status,
+    Validation,
+    Visibility,
+)
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
 from outcrop.settings import Settings
 from outcrop.store.db import Connection
@@ -168,7 +176,7 @@ _FILTERS = {
     "seen_from": "first_seen_at >= %s",
     "seen_before": "first_seen_at < %s",
 }
-_PLAIN = [f.name for f in fields(Finding) if f.name != "resolution_evidence"]
+_PLAIN = [f.name for f in fields(Finding) if f.name not in {"pattern", "resolution_evidence"}]
 
 
 def _where(account: Account, query: FindingQuery) -> tuple[str, list[Any]]:
@@ -207,7 +215,7 @@ class Oracle:
     def _select(self, query: FindingQuery, slice_: str) -> list[Finding]:
         where, values = _where(self.account, query)
         order = f"{query.order_by} {query.order_dir}, id {query.order_dir}"
-        columns = ", ".join([*_PLAIN, "auto_resolved", "resolved_by"])
+        columns = ", ".join([*_PLAIN, "pattern_name", "pattern_secret_type", "auto_resolved", "resolved_by"])
         cursor = self.db.execute(
             f"SELECT {columns} FROM findings WHERE {where} ORDER BY {order} {slice_}".encode(), values
         )
@@ -215,9 +223,13 @@ class Oracle:
 
 
 def _finding(row: tuple[Any, ...]) -> Finding:
-    *plain, auto_resolved, resolved_by = row
+    *plain, name, secret_type, auto_resolved, resolved_by = row
     evidence = None if auto_resolved is None else Resolution(auto_resolved, resolved_by)
-    return Finding(**dict(zip(_PLAIN, plain, strict=True)), resolution_evidence=evidence)
+    return Finding(
+        **dict(zip(_PLAIN, plain, strict=True)),
+        pattern=CredentialPattern(name, secret_type),
+        resolution_evidence=evidence,
+    )
 
 
 def _contains(term: str, finding: Finding) -> bool:

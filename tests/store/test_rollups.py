@@ -21,7 +21,16 @@ from psycopg.types.json import Jsonb
 
 from outcrop.domain.account import Account, Plan, Role, token_digest
 from outcrop.domain.clock import now
-from outcrop.domain.finding import Action, Confidence, Finding, SourceType, Status, Validation, Visibility
+from outcrop.domain.finding import (
+    Action,
+    Confidence,
+    CredentialPattern,
+    Finding,
+    SourceType,
+    Status,
+    Validation,
+    Visibility,
+)
 from outcrop.domain.paging import FindingQuery
 from outcrop.runtime import prepare_database
 from outcrop.services import accounts
@@ -541,7 +550,7 @@ def _record(id_: UUID, score: float) -> FindingRecord:
                 SourceType.REPO,
                 Visibility.PUBLIC,
             ),
-            *(None, "acme/shop", "a.py", 1, "********", "rule", "aws", moment, moment, 1),
+            *(None, "acme/shop", "a.py", 1, "********", CredentialPattern("rule", "aws"), moment, moment, 1),
         )
     )
 

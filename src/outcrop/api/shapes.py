@@ -97,7 +97,9 @@ def _finding_field(field: FindingField) -> tuple[Any, Any]:
         about["max_length"] = field.limits["max_length"]
     if field.nullable:
         type_ = type_ | None
-    return (Extension[type_] if field.extension else type_), Field(**about)
+    if field.extension:
+        about["json_schema_extra"] = EXTENSION
+    return type_, Field(**about)
 
 
 _finding_fields: dict[str, Any] = {field.name: _finding_field(field) for field in FINDING_FIELDS}

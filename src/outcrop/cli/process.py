@@ -5,10 +5,7 @@ It is a program of its own (`python -m outcrop.cli.process`), so that no other c
 
 import asyncio
 import os
-import signal
 import socket
-import threading
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +17,7 @@ from outcrop.api.proxies import behind_proxies
 from outcrop.asgi import create_app
 from outcrop.cli.serve import SHUTDOWN_SECONDS, ChildRole, work_until_signal
 from outcrop.cli.session import run, start
+from outcrop.processes import watch_parent
 from outcrop.runtime import open_runtime
 from outcrop.settings import Settings
 
@@ -36,23 +34,17 @@ def process(
 ) -> None:
     """Run an API process or the worker. Started by `outcrop serve`."""
     settings = start()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    watch_parent(_wait_for_end_of_input, stop_within=SHUTDOWN_SECONDS)
     if role is ChildRole.API:
         _serve_api(settings, fd, tls_cert, tls_key)
     else:
         run(lambda: work_until_signal(settings))
 
 
-def _end_with_parent() -> None:
-    """Stop this process when the parent is gone; kill it if it does not stop in time.
-
-    Standard input is a pipe to the parent that nobody writes to. It is closed when the parent exits or dies.
-    """
+def _wait_for_end_of_input() -> None:
+    """Wait until standard input is closed. It is a pipe to the parent that nobody writes to."""
     while os.read(0, 1024):  # not sys.stdin: a thread that blocks in it breaks the interpreter's shutdown
         pass
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(SHUTDOWN_SECONDS)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class ApiProtocol(HttpToolsProtocol):

@@ -22,6 +22,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from outcrop.domain.errors import OperatorError
+from outcrop.processes import wait_for_end, watch_parent
 
 Emit = Callable[[Any], None]
 Work = Callable[[Iterator[Any], Emit], None]  # reads batches from the iterator and emits results
@@ -225,7 +226,7 @@ def _run_process(  # noqa: PLR0917 - a process target takes all that it needs as
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for pipe in inherited_pipes:
         pipe.close()
-    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    watch_parent(lambda: wait_for_end(parent))
     has_grown = False
 
     def take_batches() -> Iterator[Any]:
@@ -244,13 +245,6 @@ def _run_process(  # noqa: PLR0917 - a process target takes all that it needs as
     except Exception as error:  # noqa: BLE001 - only the type of the error: its text could hold a credential
         with contextlib.suppress(OSError):
             writer.send(_ProcessFailure(type(error).__name__))
-
-
-def _exit_with_parent(parent: int) -> None:
-    """Wait until the process `parent` has ended, then end this process at once."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
 
 
 def read_private_bytes() -> int:

@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Visibility
+from outcrop.domain.globs import is_included
 from outcrop.domain.scan import Gap
 from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.sources.git.repository import read_origin_url
@@ -143,13 +143,11 @@ def _is_selected(repository: HostedRepository, spec: TargetSpec) -> bool:
         return False
     if repository.archived and not spec.options.get("archived", True):
         return False
-    names = (repository.full_name.lower(), repository.full_name.lower().partition("/")[2])
-
-    def matches(patterns: tuple[str, ...]) -> bool:
-        """Whether a pattern matches OWNER/NAME or NAME, in any case of letters."""
-        return any(fnmatchcase(name, pattern.lower()) for name in names for pattern in patterns)
-
-    return (not spec.include or matches(spec.include)) and not matches(spec.exclude)
+    name = repository.full_name.lower()
+    include, exclude = (
+        [pattern.lower() for pattern in patterns] for patterns in (spec.include, spec.exclude)
+    )
+    return is_included(include, exclude, name, name.partition("/")[2])
 
 
 def _with_wiki(

@@ -13,13 +13,13 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from time import monotonic
 
 from outcrop.domain.clock import now
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import OPEN_STATUSES, SourceType, Status
+from outcrop.domain.globs import is_included
 from outcrop.domain.place import identity, line_address
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
@@ -337,13 +337,7 @@ def _is_included(path: bytes, source: ScanSource) -> bool:
 
     Without include patterns, all paths are included.
     """
-    text = printable_path(path)
-
-    def matches(patterns: tuple[str, ...]) -> bool:
-        """Whether one of the glob patterns matches the path."""
-        return any(fnmatchcase(text, pattern) for pattern in patterns)
-
-    return (not source.include or matches(source.include)) and not matches(source.exclude)
+    return is_included(source.include, source.exclude, printable_path(path))
 
 
 def _split_undetected(

@@ -8,7 +8,6 @@ import asyncio
 import multiprocessing
 import os
 import signal
-import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -20,6 +19,7 @@ from typing import NamedTuple
 
 from outcrop.domain.errors import OperatorError
 from outcrop.net.guard import Egress
+from outcrop.processes import kill_tree, wait_for_end, watch_parent
 from outcrop.scanner.engine.load import load_cached, load_ruleset
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.isolated.repository_job import (
@@ -33,7 +33,6 @@ from outcrop.sources.isolated.repository_job import (
 )
 
 _PROGRESS_INTERVAL = 1.0  # seconds
-_PARENT_CHECK_INTERVAL = 0.5  # seconds
 
 
 class ProcessPool:
@@ -159,14 +158,14 @@ class _ChildProcess:
         """Kill the process with all processes that it started, and close the pipe."""
         with suppress(ValueError, OSError):
             if self._process.pid is not None and self._process.is_alive():
-                _kill_tree(self._process.pid)
+                kill_tree(self._process.pid)
             self._process.join(5)
         self._pipe.close()
 
 
 def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
     """Run jobs from the pipe until it is closed or the process `parent` ends: the main code of a child."""
-    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    watch_parent(lambda: wait_for_end(parent))
     ruleset = load_cached(config.cache, config.version) or load_ruleset(config.rules, cache=config.cache)
     while True:
         try:
@@ -191,31 +190,3 @@ def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
         except Exception as error:  # noqa: BLE001 - only the error's type: its text could contain a credential
             message = ("failed", f"the scan failed ({type(error).__name__})")
         pipe.send(message)
-
-
-def _exit_with_parent(parent: int) -> None:
-    """Wait until the process `parent` ends, then kill this process with all processes that it started."""
-    while os.getppid() == parent:
-        time.sleep(_PARENT_CHECK_INTERVAL)
-    for child in _child_pids(os.getpid()):
-        _kill_tree(child)
-    os._exit(1)
-
-
-def _kill_tree(pid: int) -> None:
-    """Kill a process and all processes that it started: git would otherwise continue to clone."""
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGSTOP)  # so that it starts no other process meanwhile
-        for child in _child_pids(pid):
-            _kill_tree(child)
-        os.kill(pid, signal.SIGKILL)
-
-
-def _child_pids(pid: int) -> list[int]:
-    """Return the process ids of the direct children of a process, from /proc; an empty list without /proc."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if int((entry / "stat").read_text("latin-1").rpartition(")")[2].split()[1]) == pid:
-                found.append(int(entry.name))
-    return found

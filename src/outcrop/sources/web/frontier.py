@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
+from outcrop.domain.globs import matches_any
 from outcrop.sources.web.urls import WebLink, WebLinkKind, is_same_site, url_origin, url_path
 
 _MAX_WAITING_FACTOR = 10  # times `max_pages` URLs are kept waiting: robots.txt may disallow most of them
@@ -147,10 +147,9 @@ class Frontier:
             return False
         if entry.kind in {WebLinkKind.SCRIPT, WebLinkKind.SOURCE_MAP, WebLinkKind.LEAK_PATH}:
             return True
-        included = not self._include or any(fnmatchcase(url_path(entry.url), glob) for glob in self._include)
+        included = not self._include or matches_any(self._include, url_path(entry.url))
         return is_same_site(entry.url, self._start) and included and entry.depth <= self._depth
 
     def _is_excluded(self, url: str) -> bool:
         """Whether a URL is of the site of the start and a glob of `exclude` matches its path."""
-        path = url_path(url)
-        return any(fnmatchcase(path, glob) for glob in self._exclude) and is_same_site(url, self._start)
+        return matches_any(self._exclude, url_path(url)) and is_same_site(url, self._start)

@@ -1,0 +1,55 @@
+"""End a process together with its parent, and kill a process with all processes that it started."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+_CHECK_INTERVAL = 0.5  # seconds
+
+
+def watch_parent(wait: Callable[[], object], *, stop_within: float | None = None) -> None:
+    """Start a thread that ends this process as soon as `wait` returns, which shows that the parent has ended.
+
+    With `stop_within`, the process gets SIGTERM first, and that many seconds to stop. In the end it is killed
+    with all processes that it started.
+    """
+
+    def end_with_parent() -> None:
+        wait()
+        if stop_within is not None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(stop_within)
+        for child in _child_pids(os.getpid()):
+            kill_tree(child)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def wait_for_end(parent: int) -> None:
+    """Wait until the process `parent`, the parent of this process, has ended."""
+    while os.getppid() == parent:
+        time.sleep(_CHECK_INTERVAL)
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and all processes that it started: git would otherwise continue to clone."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)  # so that it starts no other process meanwhile
+        for child in _child_pids(pid):
+            kill_tree(child)
+        os.kill(pid, signal.SIGKILL)
+
+
+def _child_pids(pid: int) -> list[int]:
+    """Return the process ids of the direct children of a process, from /proc; an empty list without /proc."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if int((entry / "stat").read_text("latin-1").rpartition(")")[2].split()[1]) == pid:
+                found.append(int(entry.name))
+    return found
