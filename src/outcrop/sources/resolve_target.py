@@ -136,8 +136,9 @@ def _is_gist_host(url: str) -> bool:
 def _is_selected(repository: HostedRepository, spec: TargetSpec) -> bool:
     """Whether the options and patterns of an owner target select this repository.
 
-    Forks need the option `forks`, and archived repositories are out if the option `archived` is off. The name
-    must match an `include` pattern, if there are any, and no `exclude` pattern.
+    Forks need the option `forks`, and archived repositories are out if the option `archived` is off.
+    OWNER/NAME or NAME must match an `include` pattern, if there are any, and neither may match an `exclude`
+    pattern. Upper and lower case are the same.
     """
     if repository.fork and not spec.options.get("forks"):
         return False

@@ -66,8 +66,9 @@ class SourceReport:
 async def run_periodically(step: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
     """Call `step` again and again while the body of the `with` statement runs; `step` does its own waiting.
 
-    An exception of `step` ends the calls without a message. Before Python 3.12 asyncio can lose a
-    cancellation that arrives together with the awaited result. The flag ends the loop in that case.
+    When the body ends, a running `step` is cancelled. An exception of `step` ends the calls without a
+    message. Before Python 3.12 asyncio can lose a cancellation that arrives together with the awaited result.
+    The flag ends the loop in that case.
     """
     finished = False
 

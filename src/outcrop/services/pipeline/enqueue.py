@@ -78,7 +78,7 @@ async def request_validation(
     by: str,
     moment: datetime,
 ) -> None:
-    """Write the job that checks a finding's credential, unless one is waiting already, and an audit line.
+    """Write an audit line and, unless one is waiting already, the job that checks a finding's credential.
 
     The audit line has the actor `by`, the time `moment` and the note, in which the credential is masked.
     Raise NotFoundError if there is no such finding, BadInputError if its credential is not stored.

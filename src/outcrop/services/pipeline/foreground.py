@@ -29,7 +29,8 @@ async def run_in_foreground(
     """Run a scan of a target in this process and return the ended run.
 
     `on_progress` gets the current state of the run every _PROGRESS_EVERY seconds. `by` is the actor in the
-    audit trail. An advisory lock shows that this process is alive. If it dies, a worker continues the run.
+    audit trail. An advisory lock shows that this process is alive. If the process dies, a worker continues
+    the run.
     """
     lock_key = randbits(63)
     async with context.pool.connection() as lock_holder:
@@ -64,11 +65,15 @@ async def run_in_foreground(
 
 
 async def _scan_sources(context: RunContext, account_id: int, scan_id: UUID, names: Sequence[str]) -> None:
-    """Scan the sources of a run, given by their names, `context.jobs` at a time."""
+    """Scan the sources of a run, given by their names, `context.jobs` at a time.
+
+    If a scan raises an exception or this task is cancelled, the other scans are cancelled before the
+    exception is raised.
+    """
     slots = asyncio.Semaphore(context.jobs)
 
     async def scan(name: str) -> None:
-        """Scan one source as soon as a slot is free."""
+        """Scan the source `name` of the run and record its findings, as soon as a slot is free."""
         async with slots:
             await scan_source(context, account_id, scan_id, name)
 

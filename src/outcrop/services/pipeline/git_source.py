@@ -73,8 +73,11 @@ async def scan_repository(
 ) -> None:
     """Scan a repository, gist, commit or folder, record its secrets, and resolve the findings that are gone.
 
-    `token` is the target's own credential, None if it has none. Progress and gaps are written to `report`.
-    Raise OperatorError if the source cannot be read; a wiki that was never there is no error.
+    If nothing has changed since the last complete scan, only mark its findings as seen. After a complete
+    scan, save where the next one continues; after an incomplete one, clear the change marker, so that the
+    next one scans again. `token` is the target's own credential, None if it has none. Progress and gaps are
+    written to `report`. Raise OperatorError if the source cannot be read; a wiki that was never there is no
+    error.
     """
     last = await _load_last_scan(context, key, source)
     if last.continued is not None and _is_unchanged(source, last):
@@ -109,7 +112,10 @@ async def scan_repository(
 
 
 async def _load_last_scan(context: RunContext, key: SourceKey, source: ScanSource) -> _LastScan:
-    """Load the state of the source's last complete scan, and compare it with this scan's rules and source."""
+    """Load the state of the source's last complete scan, and compare it with this scan's rules and source.
+
+    Nothing is continued before the first complete scan.
+    """
     async with context.pool.connection() as db:
         saved = await sources.select_checkpoint(db, key.account_id, key.source)
     rules_id = _rules_id(context, source)
@@ -122,7 +128,7 @@ async def _load_last_scan(context: RunContext, key: SourceKey, source: ScanSourc
 def _is_unchanged(source: ScanSource, last: _LastScan) -> bool:
     """Whether the host's change marker shows that nothing was pushed since the last scan.
 
-    False without a marker.
+    False without a marker, and for a commit or a folder.
     """
     return source.kind == "git" and source.changed is not None and source.changed == last.marker
 
@@ -131,7 +137,7 @@ def _rules_id(context: RunContext, source: ScanSource) -> str:
     """Return a text that identifies the rules and the path patterns of a scan.
 
     A scan can continue the last one only if this text is the same: other rules or patterns may have skipped
-    more.
+    more files.
     """
     if not (source.include or source.exclude):
         return context.ruleset.version
@@ -151,7 +157,7 @@ def _description_digest(source: ScanSource) -> str:
 async def _count_all_as_seen(context: RunContext, key: SourceKey, last: SourceCheckpoint) -> None:
     """Mark all findings that the last complete scan saw as seen by this run too, and add them to its counts.
 
-    The checkpoint `last` is saved again with this run's id. Do nothing if this run saved it.
+    The checkpoint `last` is saved again with this run's id. Do nothing if `last` names no run or this run.
     """
     if last.scan_id is None or last.scan_id == key.scan_id:
         return
@@ -181,7 +187,10 @@ async def _save_scan(
 
 
 async def _load_stored_secrets(context: RunContext, key: SourceKey) -> list[_StoredSecret]:
-    """Load all findings of the source, closed ones too, and decrypt their paths and values."""
+    """Load all findings of the source, closed ones too, with their decrypted paths and values.
+
+    The value is None if the credential is not stored.
+    """
     async with context.pool.connection() as db:
         findings = await sources.select_findings(db, key.account_id, key.source)
     return [
@@ -202,8 +211,8 @@ def _build_job(
 ) -> RepositoryJob:
     """Return the job that clones and scans the source, beginning where the last scan ended.
 
-    `login` is user name and password for the clone. The job also searches for the values of the `stored`
-    findings.
+    `login` is user name and password for the clone, or None. The job also checks whether the values of the
+    `stored` findings are still present.
     """
     is_folder = source.kind == "folder"
     # The host has no change marker for this source, so the refs themselves are compared.
@@ -224,8 +233,8 @@ def _clone_login(
 ) -> tuple[str, str] | None:
     """Return user name and password for a clone, None for a clone without a login.
 
-    They are those of the target's own credential `token` or, if that is None, of the operator's GitHub token,
-    which is used on its own host only.
+    Both are from the target's own credential `token`. If that is None, they are from the operator's GitHub
+    token, but only for a source on the host of that token. A credential without a colon is a token.
     """
     if token is not None:
         name, colon, password = reveal(token).partition(":")
@@ -238,7 +247,7 @@ def _clone_login(
 async def _run_job(
     context: RunContext, key: SourceKey, job: RepositoryJob, report: SourceReport
 ) -> JobResult:
-    """Run the job in a child process and return its result.
+    """Run the job in a child process and return its result; raise OperatorError if the job fails.
 
     Progress is written to `report` and, meanwhile, to the database. The job's gaps are added to `report`,
     with the detected secrets masked.
@@ -278,7 +287,7 @@ async def _run_job(
 
 
 def _is_missing_wiki(source: ScanSource, error: OperatorError) -> bool:
-    """Whether the source is a wiki, and `error` has git's message that it does not exist.
+    """Whether the source is a wiki, and `error` has git's message that the wiki does not exist.
 
     GitHub announces a wiki for every repository.
     """
@@ -291,7 +300,10 @@ def _is_missing_wiki(source: ScanSource, error: OperatorError) -> bool:
 
 
 def _coverage(source: ScanSource, result: JobResult) -> ScanCoverage:
-    """Return how much of the source the scan has read."""
+    """Return how much of the source the scan has read.
+
+    SINGLE_COMMIT if the source is a commit, else COMPLETE or PARTIAL as the result says.
+    """
     if source.kind == "commit":
         return ScanCoverage.SINGLE_COMMIT
     return ScanCoverage.COMPLETE if result.is_complete else ScanCoverage.PARTIAL
@@ -309,7 +321,7 @@ def _detected_secrets(source: ScanSource, result: JobResult) -> list[DetectedSec
 def _detected_secret(source: ScanSource, located: LocatedHit, path: bytes) -> DetectedSecret:
     """Return the hit at `path` as a detected secret, with its place as findings show it.
 
-    That is the type and URL of the place, and the name of the repository.
+    The place is its type, its URL (None if the source has no web address) and the name of the repository.
     """
     commit = located.origin.commit if located.origin else None
     git_type = SourceType.REPO if located.at_tip else SourceType.COMMIT
@@ -349,9 +361,9 @@ def _split_undetected(
 ) -> tuple[list[StoredFinding], list[StoredFinding]]:
     """Return the `stored` findings that the scan did not detect, in two lists: present and absent.
 
-    The values of the present ones are still in a ref. `detected` has the identities of the detected places.
-    Paths that the target excludes are left out. A value can be present and undetected if the rules have
-    changed.
+    The values of the present findings are still in a ref, or that is unknown. `detected` has the identities
+    of the detected places. Findings at paths that the target does not include are in neither list. A value
+    can be present and undetected if the rules have changed.
     """
     present: list[StoredFinding] = []
     absent: list[StoredFinding] = []
@@ -364,7 +376,7 @@ def _split_undetected(
 
 
 async def _keep_present(context: RunContext, key: SourceKey, present: Sequence[StoredFinding]) -> None:
-    """Mark findings whose value is still in a ref as seen, and reopen those that were resolved."""
+    """Mark findings whose value is still in a ref as seen; reopen those that a scan had resolved."""
     await count_as_seen(context, key, [stored.finding.id for stored in present])
     for stored in present:
         if stored.finding.status is Status.RESOLVED:
@@ -380,11 +392,11 @@ async def _resolve_gone(
     *,
     same_rules: bool,
 ) -> None:
-    """Resolve the open ones of the `absent` findings whose commit the host has deleted.
+    """Resolve those of the `absent` findings that are open and whose commit GitHub no longer serves.
 
-    No ref holds the value of an absent finding. Without its stored value that is certain only if the last
-    scan had the same rules (`same_rules`), so other findings without a value are kept. `token` is the
-    target's credential. Do nothing for a local clone.
+    No ref holds the value of an absent finding; for other hosts that is enough. If the value is not stored,
+    that is certain only if the last scan had the same rules (`same_rules`): other findings without a value
+    are kept. `token` is the target's credential. Do nothing for a local clone of a remote repository.
     """
     if source.kind == "folder" and source.html_url:
         return  # a local clone may lack commits of the repository that it was cloned from
@@ -402,7 +414,7 @@ async def _resolve_gone(
 async def _is_commit_deleted(github: GitHub, source: ScanSource, commit: str | None) -> bool:
     """Whether GitHub no longer serves a commit; True for other hosts and if the commit is unknown.
 
-    GitHub also serves commits that no ref reaches.
+    GitHub also serves commits that no ref reaches. False if GitHub does not answer clearly.
     """
     if not source.github or commit is None or source.full_name is None:
         return True

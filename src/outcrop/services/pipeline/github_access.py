@@ -23,7 +23,8 @@ async def load_credential(context: RunContext, account_id: int, target_id: UUID 
 def open_github(context: RunContext, key: SourceKey, token: Secret | None) -> GitHub:
     """Return a GitHub client with the target's own `token`; with the operator's token if that is None.
 
-    Its waits are shown in the run of `key`.
+    The operator may have no token either. Waits for a rate limit are shown in the run of `key`, and responses
+    with an ETag are stored per account.
     """
     return GitHub(
         context.http,

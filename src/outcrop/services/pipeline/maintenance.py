@@ -19,7 +19,7 @@ _ERASE_BATCH_SIZE = 1000  # credentials that one transaction erases
 
 
 async def start_due_runs(context: RunContext) -> int:
-    """Start a run of each target that is due; return how many were started.
+    """Start a run of each target that is due, and set the target's next time; return how many were started.
 
     A target with an unfinished run gets no second one. Several workers may call this at the same time.
     """
@@ -45,7 +45,7 @@ async def start_due_runs(context: RunContext) -> int:
 def _next_run_at(target: Target, moment: datetime) -> datetime | None:
     """Return the first time after `moment` that is a whole number of intervals after the last planned run.
 
-    None if the target has no schedule.
+    None if the target has no schedule or no planned run.
     """
     if target.schedule is Schedule.OFF or target.next_run_at is None:
         return None
@@ -57,8 +57,8 @@ def _next_run_at(target: Target, moment: datetime) -> datetime | None:
 async def requeue_stalled_jobs(context: RunContext, *, dead_after: float) -> int:
     """Put the jobs of dead workers back into the queue; return how many jobs.
 
-    Their runs are marked as interrupted. A worker is dead if it gave no sign of life for `dead_after`
-    seconds.
+    The scan runs of these jobs are marked as interrupted. A worker is dead if it gave no sign of life for
+    `dead_after` seconds.
     """
     async with context.pool.connection() as db, db.transaction():
         stalled = await jobs.requeue_stalled(db, dead_after)
@@ -71,7 +71,8 @@ async def requeue_stalled_jobs(context: RunContext, *, dead_after: float) -> int
 async def resume_orphaned_runs(context: RunContext) -> int:
     """Write jobs for the unfinished sources of foreground runs whose process has died; return how many runs.
 
-    A run that scans a folder is ended as failed, since the folder may be on another machine.
+    A run that scans a folder is ended as failed instead, since the folder may be on another machine. Such
+    runs are counted too.
     """
     async with context.pool.connection() as db, db.transaction():
         orphans = await scans.claim_orphaned_runs(db)
@@ -85,7 +86,10 @@ async def resume_orphaned_runs(context: RunContext) -> int:
 
 
 async def mark_stale(context: RunContext, *, after: timedelta) -> int:
-    """Mark active findings as stale that no run has seen for the time `after`; return how many."""
+    """Mark active findings as stale that no run has seen for the time `after`; return how many.
+
+    An audit line is written for each finding.
+    """
     moment = now()
     marked = 0
     while True:
@@ -100,7 +104,7 @@ async def mark_stale(context: RunContext, *, after: timedelta) -> int:
 
 
 async def erase_secrets(context: RunContext) -> int:
-    """Erase the stored credentials of findings that were closed ERASE_AFTER ago; return how many were erased.
+    """Erase the stored credentials of findings that were closed at least ERASE_AFTER ago; return how many.
 
     If `context.keep_secrets` is false, erase all credentials. The audit trail of each account gets the number
     of its erased credentials.

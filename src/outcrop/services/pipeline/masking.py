@@ -28,7 +28,11 @@ class SecretMasker:
         self._secrets = [values[value] for value in sorted(found, key=lambda value: (-len(value), value))]
 
     def mask(self, text: str) -> str:
-        """Return the text with every credential in it masked."""
+        """Return a text with the credentials in it masked.
+
+        The text must be one of `texts`, the credentials are `secrets` of the constructor. Credentials shorter
+        than MIN_LENGTH_TO_MASK_IN_TEXT are not masked.
+        """
         for secret in self._secrets:
             text = secret.masked_within(text)
         return text

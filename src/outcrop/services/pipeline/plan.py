@@ -43,9 +43,10 @@ async def plan_run(
 ) -> list[str]:
     """List and store the sources of a run; return the names of those that were not stored yet.
 
-    If `deferred`, write a job for each of them. Return [] if the run or its plan has ended already. An
-    interrupted plan is made again; sources that it has stored already stay as they are. An error ends the
-    plan as failed, after the sources listed so far are stored.
+    If `deferred`, write a job for each of these. Return [] if the run or its plan has ended already. An
+    interrupted plan is made again; sources that it has stored already stay as they are. A GitHubError or
+    OutcropError ends the plan as failed, after the sources listed so far are stored; another exception is
+    raised. The run is ended if it has no other source.
     """
     key = SourceKey(account_id, scan_id, PLAN_SOURCE)
     if (claimed := await claim_source(context, key)) is None:
@@ -75,7 +76,8 @@ async def _resolve(
 ) -> AsyncIterator[ScanSource]:
     """Yield the sources of a target, as its own credential sees them; append skipped sources to `gaps`.
 
-    Raise OperatorError if the plan was tried more than MAX_ATTEMPTS times.
+    Without a credential of its own the operator's token is used. Raise OperatorError if the plan was tried
+    more than MAX_ATTEMPTS times, and what `resolve_target` raises.
     """
     if claimed.attempts > MAX_ATTEMPTS:
         raise OperatorError(TOO_MANY_ATTEMPTS)
@@ -108,7 +110,11 @@ def _spec_from_json(raw: dict[str, Any]) -> TargetSpec:
 
 
 async def claim_source(context: RunContext, key: SourceKey) -> SourceClaim | None:
-    """Mark the run and the source as running, and count the attempt; return None if one of both has ended."""
+    """Mark the run and the source as running, and count the attempt; return both as a claim.
+
+    Progress, gaps and error of an earlier attempt are cleared. Return None if the run or the source has
+    ended.
+    """
     async with context.pool.connection() as db, db.transaction():
         run = await scans.start_run(db, key.account_id, key.scan_id, now=now())
         taken = await scan_sources.claim_source(db, key.account_id, key.scan_id, key.source)
@@ -117,9 +123,10 @@ async def claim_source(context: RunContext, key: SourceKey) -> SourceClaim | Non
 
 @asynccontextmanager
 async def release_if_cancelled(context: RunContext, key: SourceKey) -> AsyncIterator[None]:
-    """Return a claimed source to the queue if the body of the `with` statement is cancelled.
+    """Queue the claimed source again if the body of the `with` statement is cancelled.
 
-    The cancelled attempt does not count.
+    Then the attempt is not counted, the run is marked as interrupted, and CancelledError is raised again.
+    Other exceptions are not handled.
     """
     try:
         yield
@@ -138,7 +145,8 @@ async def finish_source(
 ) -> None:
     """End a claimed source, as failed if there is an `error`; end its run too if this was the last source.
 
-    `gaps`, `error` and the counters `progress` are stored with the source.
+    `gaps`, `error` and the counters `progress` are stored with the source; if `progress` is None, the stored
+    counters stay.
     """
     state = SourceState.FAILED if error else SourceState.DONE
     async with context.pool.connection() as db, db.transaction():
@@ -158,7 +166,8 @@ async def finish_source(
 async def end_run(db: Connection, account_id: int, scan_id: UUID, *, error: str | None = None) -> None:
     """End a run and write its audit line, if all its sources have ended or there is an `error`.
 
-    Otherwise do nothing.
+    With an `error` the run has failed; without one, the states of its sources decide. Do nothing if a source
+    is unfinished, or if the run has ended before.
     """
     moment = now()
     if (ended := await scans.finish_run(db, account_id, scan_id, now=moment, error=error)) is None:

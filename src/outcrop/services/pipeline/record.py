@@ -132,8 +132,9 @@ async def record_secrets(
 ) -> set[bytes]:
     """Validate, score and store detected secrets in batches; return the identities of their places.
 
-    Of several secrets with the same place and value, the first is stored. `coverage` says how much of the
-    source was read: it decides whether stored places and blobs are replaced.
+    Of several secrets with the same place and value, the first is stored. A verdict that has changed is
+    stored with all other findings of the credential too. `coverage` says how much of the source was read: it
+    decides whether stored places and blobs are replaced.
     """
     placed: dict[bytes, _PlacedSecret] = {}
     for secret in secrets:
@@ -163,8 +164,9 @@ async def _record_batch(
     batch: Sequence[_PlacedSecret],
     verdicts: dict[bytes, StoredVerdict],
 ) -> None:
-    """Write the findings of a batch with their audit lines and events, and add to the run's counts.
+    """Write the findings of a batch with their blobs, audit lines and events, and add to the run's counts.
 
+    The stored blobs of a finding are replaced after a complete scan; otherwise the new ones are added.
     `verdicts` has a verdict for each fingerprint in the batch.
     """
     key, account_id, moment = recording.key, recording.key.account_id, now()
@@ -191,7 +193,9 @@ async def _record_batch(
 def _build_change(recording: _Recording, state: _BatchState, placed: _PlacedSecret) -> _FindingChange:
     """Return the row to write for a detected secret, and its differences from the stored finding.
 
-    The row is the stored or a new finding, with the verdict, the score and the place.
+    The row is the stored or a new finding with the verdict and the score, and with the place of the secret
+    unless the scan read a single commit and the finding was stored. The credential of a closed finding is not
+    stored again. Nothing is written here.
     """
     secret, verdict = placed.secret, state.verdicts[placed.fingerprint]
     stored = state.findings.get(placed.identity)
@@ -228,11 +232,11 @@ def _build_record(
     stores_secret: bool,
     keeps_place: bool,
 ) -> FindingRecord:
-    """Return the row of a finding, with its credential and its excerpt encrypted.
+    """Return the row of a finding; a None in the row leaves the stored value as it is.
 
-    The path is encrypted if it contains a credential. `stores_secret` says whether the credential is written,
-    `keeps_place` whether the stored commit and excerpt stay. A None in the row leaves the stored value as it
-    is.
+    `stores_secret` says that credential and excerpt are in the row, encrypted; if not, both are None.
+    `keeps_place` says that the stored place stays: commit and excerpt are None. The path is in the row in any
+    case, encrypted if it contains a credential.
     """
     keys, account_id, secret = recording.context.keys, recording.key.account_id, placed.secret
     secret_box = excerpt_box = None
@@ -257,7 +261,7 @@ def _build_record(
 
 
 def _new_finding(secret: DetectedSecret, moment: datetime) -> Finding:
-    """Return an active, unvalidated finding, first seen at `moment`.
+    """Return an active, unvalidated finding with a new id and the score 0, first seen at `moment`.
 
     `_move_to_place` fills in its empty fields.
     """
@@ -285,9 +289,11 @@ def _new_finding(secret: DetectedSecret, moment: datetime) -> Finding:
 def _see_again(
     stored: LockedFinding, verdict: StoredVerdict, scan_id: UUID, moment: datetime
 ) -> tuple[Finding, bool]:
-    """Return a stored finding as seen at `moment` by the run `scan_id`, and whether it is active again.
+    """Return a stored finding as seen at `moment` by the run `scan_id`, and whether it was reopened.
 
-    A `valid` verdict from after the finding was closed proves that the credential still works.
+    A stale finding becomes active, which is no reopening. A finding that a scan resolved is reopened. One
+    that a user resolved is reopened only if a `valid` verdict from after that time proves that the credential
+    still works. `seen_count` grows once per run.
     """
     closed_at = stored.finding.resolved_at
     proven = verdict.status is Validation.VALID and closed_at is not None and verdict.checked_at > closed_at
@@ -315,14 +321,17 @@ def _move_to_place(finding: Finding, secret: DetectedSecret, masker: SecretMaske
 
 
 def _storable(text: str) -> str:
-    """Return the text with replacements for characters that PostgreSQL cannot store: NUL, lone surrogates."""
+    """Return the text without characters that PostgreSQL cannot store.
+
+    NUL becomes U+FFFD, and a lone surrogate becomes `?`.
+    """
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 async def _audit_change(db: Connection, key: SourceKey, change: _FindingChange, moment: datetime) -> None:
     """Write audit lines if the status or the verdict of a stored finding has changed; none for a new finding.
 
-    A status that is reported by an event gets no line here, because the event writes its own.
+    A status that is reported by an event gets no line here, because `_write_event` writes one.
     """
     before, after = change.before, change.record.finding
     if before is None:
@@ -337,7 +346,7 @@ async def _audit_change(db: Connection, key: SourceKey, change: _FindingChange, 
 async def _write_event(
     db: Connection, key: SourceKey, event: EventType, finding: Finding, moment: datetime
 ) -> None:
-    """Write an event about a finding to the outbox, and its audit line."""
+    """Write an event about a finding to the outbox, and an audit line about the event."""
     await outbox.append(db, key.account_id, event_about(event, finding), event_id=uuid4(), now=moment)
     detail = {"scan": str(key.scan_id), "to": finding.status}
     await audit.append(
@@ -349,7 +358,10 @@ async def _write_event(
 
 
 async def count_as_seen(context: RunContext, key: SourceKey, finding_ids: Sequence[UUID]) -> None:
-    """Mark stored findings as seen by this run and add them to its counts; stale ones become active."""
+    """Mark stored findings as seen by this run; stale ones become active, with an audit line.
+
+    Those that this run had not seen before are added to its counts.
+    """
     async with context.pool.connection() as db, db.transaction():
         seen = await sources.mark_seen(db, key.account_id, finding_ids, scan_id=key.scan_id, now=now())
         await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)
@@ -358,7 +370,7 @@ async def count_as_seen(context: RunContext, key: SourceKey, finding_ids: Sequen
 async def reopen_finding(context: RunContext, key: SourceKey, finding_id: UUID) -> None:
     """Make a finding active again that a scan had resolved, write its event and count it as new.
 
-    Do nothing if the finding does not exist or may not become active.
+    Do nothing if the finding does not exist or was not resolved by a scan.
     """
     async with context.pool.connection() as db, db.transaction():
         if (locked := await table.lock_with_secret(db, key.account_id, finding_id)) is None:
@@ -373,7 +385,7 @@ async def reopen_finding(context: RunContext, key: SourceKey, finding_id: UUID) 
 async def resolve_finding(context: RunContext, key: SourceKey, finding_id: UUID) -> None:
     """Resolve a finding whose credential is confirmed to be gone, write its event and count it as resolved.
 
-    Do nothing if the finding does not exist or cannot be resolved.
+    Do nothing if the finding does not exist or is neither active nor stale.
     """
     async with context.pool.connection() as db, db.transaction():
         moment = now()
@@ -406,7 +418,11 @@ def _texts(secret: DetectedSecret) -> tuple[str, str, str]:
 
 
 def _seal_path(recording: _Recording, finding_id: UUID, secret: DetectedSecret) -> bytes:
-    """Return the path as stored: a type byte, then the path, encrypted if a credential is part of it."""
+    """Return the path as it is stored: a type byte, then the path, encrypted if a credential is part of it.
+
+    The credential may be that of the secret itself or of another secret of the same scan, or one that the
+    shown path masks already.
+    """
     value = reveal(secret.hit.secret).encode("utf-8", "surrogateescape")
     if (
         value not in secret.path

@@ -23,9 +23,10 @@ _BATCH_SIZE = 200  # credentials that are decrypted and checked together
 
 
 async def revalidate_due(context: ValidationContext) -> int:
-    """Check the credentials of active findings whose last check is REVALIDATE_EVERY ago; return how many.
+    """Check the credentials of active findings that are due; return how many were checked.
 
-    Do nothing and return 0 if another worker does so already, or validation is off.
+    A credential is due REVALIDATE_EVERY after its last check, or RETRY_AFTER if that check was undecided. Do
+    nothing and return 0 if another worker does so already, or validation is off.
     """
     if context.validator.mode is ValidationMode.OFF:
         return 0
@@ -59,9 +60,9 @@ async def _check_all_due(context: ValidationContext) -> int:
 
 
 async def _check_batch(context: ValidationContext, batch: Sequence[DueCredential]) -> int:
-    """Check a batch of stored credentials and store the verdicts; return how many could be checked.
+    """Check a batch of stored credentials and store the verdicts with their findings; return how many.
 
-    A credential whose rule no longer exists cannot be checked.
+    A credential whose rule no longer exists is skipped and not counted.
     """
     opened = [
         (stored, credential)
@@ -81,7 +82,7 @@ async def _check_batch(context: ValidationContext, batch: Sequence[DueCredential
 
 
 def _open_credential(context: ValidationContext, stored: StoredCredential) -> Credential | None:
-    """Decrypt a stored credential; None if its rule no longer exists."""
+    """Return a stored credential decrypted, with its rule; None if its rule no longer exists."""
     rule = context.ruleset.rules.get(stored.rule or "")
     if rule is None:
         return None
@@ -97,7 +98,10 @@ def _open_credential(context: ValidationContext, stored: StoredCredential) -> Cr
 async def run_requested_validation(
     context: ValidationContext, account_id: int, finding_id: UUID, *, by: str
 ) -> None:
-    """Check a finding's credential for the user `by`; if that fails, write the reason to the audit trail."""
+    """Check a finding's credential for the user `by`, and store the verdict with its findings.
+
+    An OutcropError is not raised: its reason is written to the audit trail.
+    """
     try:
         await _check_finding(context, account_id, finding_id, by=by)
     except OutcropError as error:
@@ -112,8 +116,9 @@ async def revalidate_finding(
 ) -> Finding:
     """Check a finding's credential now, even if its verdict is fresh; return the updated finding.
 
-    `by` is the actor in the audit trail. Raise OperatorError if validation is off, NotFoundError if there is
-    no such finding, BadInputError if its credential is not stored or its rule no longer exists.
+    The request gets an audit line, and the verdict is stored with all findings of the credential. `by` is the
+    actor in the audit trail. Raise OperatorError if validation is off, NotFoundError if there is no such
+    finding, BadInputError if its credential is not stored or its rule no longer exists.
     """
     _require_validation_on(context)
     async with context.pool.connection() as db, db.transaction():

@@ -25,7 +25,8 @@ from outcrop.store.db import UNAVAILABLE
 async def scan_source(context: RunContext, account_id: int, scan_id: UUID, source: str) -> None:
     """Scan one source of a run, record its findings, and end the run if this was its last source.
 
-    Do nothing if the source or the run has ended already.
+    Do nothing if the source or the run has ended already. If this task is cancelled, the source is queued
+    again. Raise what `_scan` raises.
     """
     key = SourceKey(account_id, scan_id, source)
     if (claimed := await claim_source(context, key)) is None:
@@ -42,7 +43,9 @@ async def _scan(
 ) -> str | None:
     """Scan a claimed source; return None, or the reason if that fails, which is also added to the gaps.
 
-    An unexpected exception is raised, so that the job is tried again, until the last attempt.
+    An expected error is such a reason, and so is a source that was tried more than MAX_ATTEMPTS times. An
+    unexpected exception is raised, so that the job is tried again; in the last attempt it is a reason too. A
+    failure of the database is always raised.
     """
     source = _source_from_json(claimed.spec)
     error = TOO_MANY_ATTEMPTS
@@ -65,6 +68,6 @@ async def _scan(
 
 
 def _source_from_json(raw: dict[str, Any]) -> ScanSource:
-    """Return the source that is stored as a claim's `spec`."""
+    """Return the source that is stored as a claim's `spec`; `raw` has its fields as JSON."""
     patterns = {"include": tuple(raw["include"]), "exclude": tuple(raw["exclude"])}
     return ScanSource(**{**raw, **patterns, "visibility": Visibility(raw["visibility"])})

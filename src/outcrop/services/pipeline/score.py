@@ -37,10 +37,7 @@ class ScoreInputs:
 
     @classmethod
     def from_detail(cls, detail: dict[str, Any]) -> "ScoreInputs":
-        """Return the inputs that are stored with a score.
-
-        `detail` is the one that `score_finding` returned.
-        """
+        """Return the inputs that are stored with a score; `detail` is what `score_finding` returned."""
         flags = {name: bool(detail[name]) for name in ("placeholder", "test_mode", "canary", "asked")}
         return cls(Strength(detail["strength"]), Impact(detail["impact"]), **flags)
 
@@ -79,7 +76,7 @@ def score_finding(
 
 
 async def rescore_outdated(context: RunContext) -> int:
-    """Score every finding again whose score is of another scoring version; return how many were scored."""
+    """Score every finding again whose score is of another scoring version, and store it; return how many."""
     rescored = 0
     while True:
         async with context.pool.connection() as db, db.transaction():

@@ -79,7 +79,8 @@ async def scan_site(
     """Crawl a site, record the secrets that it serves, and resolve the findings that are gone.
 
     `token` is the value of the Authorization header for the site, None for none. Progress and gaps are
-    written to `report`. Raise OperatorError if not one page could be read.
+    written to `report`. If not one page could be read, remove the first gap from `report` and raise an
+    OperatorError with its reason.
     """
     headers = {} if token is None else {"Authorization": reveal(token)}
     options = CrawlOptions.from_target(source.url, source.options, source.include, source.exclude, headers)
@@ -110,7 +111,7 @@ async def scan_site(
 async def _scan_resource(scan: _SiteScan, resource: Resource) -> None:
     """Scan a response, and the git folder behind it if it is an exposed `.git/HEAD`.
 
-    Add the results to `scan`.
+    Add secrets, gaps and counters to `scan`; nothing is stored yet.
     """
     scan.origins.add(resource.origin)
     scan.pages += 1
@@ -130,9 +131,9 @@ async def _scan_resource(scan: _SiteScan, resource: Resource) -> None:
 def _detect(
     ruleset: RuleSet, resource: Resource, visibility: Visibility
 ) -> tuple[list[DetectedSecret], list[str]]:
-    """Return the secrets in a response's body, and the reasons why parts of it could not be read.
+    """Return the secrets in a response's body, and the reasons why parts of the body could not be read.
 
-    `visibility` is stored with each secret.
+    `visibility` is stored with each secret. Credentials in its URL and its shown path are masked.
     """
     path = resource.path.encode("utf-8", "surrogateescape")
     content = scan_content(ruleset, resource.body, Confidence.MEDIUM)
@@ -178,7 +179,7 @@ async def _scan_git_folder(
 ) -> list[DetectedSecret]:
     """Download the git folder of an exposed `.git/HEAD` and return the secrets in its history.
 
-    Return [] if it cannot be downloaded or scanned. The site's credential is sent only if the folder
+    Return [] if the folder cannot be downloaded or scanned. The site's credential is sent only if the folder
     `is_own`: on the site's own origin. Gaps are added to the report.
     """
     context, gaps = scan.context, scan.report.gaps
@@ -208,7 +209,8 @@ def _git_folder_secret(
 ) -> DetectedSecret:
     """Return a hit in an exposed git folder as a detected secret.
 
-    `path` is its path in the repository; the secret's path is `/.git!` and that path.
+    `path` is its path in the repository. The path of the secret is the path of the git folder in the URL,
+    `!`, and `path`, such as `/.git!src/a.py`.
     """
     base = urlsplit(resource.url).path.removesuffix("/HEAD") + "!"
     return DetectedSecret(
@@ -232,10 +234,11 @@ def _git_folder_secret(
 
 
 async def _recheck_undetected(scan: _SiteScan) -> None:
-    """Request the URL of each open finding that the crawl did not detect; mark it as seen or resolve it.
+    """Request the URL of each open finding that the crawl did not detect; count it as seen or resolve it.
 
-    A finding that was public is requested without the site's credential, another one with it. If neither is
-    proven, or the time limit is reached, the finding stays as it is.
+    A finding that was public is requested without the site's credential, another one with it, or not at all
+    if this run has no credential for its origin. If the response proves neither, the finding stays as it is.
+    At the time limit, add a gap and stop.
     """
     context, key, options = scan.context, scan.key, scan.options
     anonymous = refetch_client(context.http, options, authenticated=False)
@@ -287,7 +290,11 @@ def _path_text(context: RunContext, key: SourceKey, stored: StoredFinding) -> st
 async def _is_served(
     context: RunContext, key: SourceKey, stored: StoredFinding, response: RefetchResult
 ) -> bool | None:
-    """Whether the finding's URL still serves its credential; None if the response does not show it."""
+    """Whether the finding's URL still serves its credential; None if the response does not show it.
+
+    Status 404 and 410 mean False. The result is None after an error, for any other status than 200, for
+    another media type than before, and for a finding in a git folder.
+    """
     if response.error:
         return None
     if response.status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
@@ -302,9 +309,9 @@ async def _is_served(
 def _contains_credential(
     context: RunContext, key: SourceKey, stored: StoredFinding, body: bytes
 ) -> bool | None:
-    """Whether a body contains the credential of a finding; None if that is unknown.
+    """Whether a body contains the credential of a finding, literally or as the rules detect it.
 
-    Without the stored value, a missing hit may also mean that the rules have changed.
+    None if it is not found and its value is not stored: the rules may have changed.
     """
     value = open_value(context, key, stored)
     if value is not None and value.encode("utf-8", "surrogateescape") in body:

@@ -39,9 +39,10 @@ class ValidationResult:
 async def validate_secrets(
     context: RunContext, account_id: int, hits: Mapping[bytes, Hit]
 ) -> ValidationResult:
-    """Return a verdict on each hit's credential; `hits` is keyed by fingerprint.
+    """Return a verdict on each hit's credential, and which verdicts changed; `hits` is keyed by fingerprint.
 
-    Credentials without a fresh stored verdict are checked, and their verdicts stored.
+    Credentials without a fresh stored verdict are checked, and their verdicts stored, but not with their
+    findings. A verdict has changed if one with another status was stored before.
     """
     async with context.pool.connection() as db:
         stored = await verdicts.select(db, account_id, list(hits))
@@ -82,7 +83,7 @@ async def _check(context: RunContext, hit: Hit) -> Verdict:
 def _due_if_off(context: RunContext, checked: dict[bytes, StoredVerdict]) -> dict[bytes, StoredVerdict]:
     """Return the verdicts to store, by fingerprint; if validation is off, they are marked as never checked.
 
-    So a check is due as soon as validation is on.
+    So a check is due as soon as validation is on. `checked` itself does not change.
     """
     if context.validator.mode is not ValidationMode.OFF:
         return checked
@@ -131,8 +132,8 @@ async def apply_verdict(
 ) -> None:
     """Store a verdict, and the score that follows from it, with every finding of the credential.
 
-    `fingerprint` identifies the credential. `by` is the actor of the audit lines, which are written for
-    changes.
+    `fingerprint` identifies the credential. A finding without a stored score gets none. An audit line with
+    the actor `by` is written for each finding whose validation status changes.
     """
     await sources.lock_recording(db, account_id)
     place_count = (await sources.count_places(db, account_id, [fingerprint])).get(fingerprint, 1)

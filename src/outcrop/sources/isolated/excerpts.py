@@ -59,7 +59,7 @@ def add_file_excerpts(located: list[LocatedHit], root: Path, ruleset: RuleSet) -
 
 
 def _set_excerpts(ruleset: RuleSet, content: bytes, located: list[LocatedHit]) -> None:
-    """Set the excerpts of the hits in one file with this content."""
+    """Set the `excerpt` of each hit in one file; `content` is the content of that file."""
     excerpts = excerpts_of_file(ruleset, content, [(place.path or b"", place.hit) for place in located])
     for place, excerpt in zip(located, excerpts, strict=True):
         place.excerpt = excerpt

@@ -56,8 +56,8 @@ class ProcessPool:
     async def run(self, job: RepositoryJob, on_progress: JobProgressCallback) -> JobResult:
         """Run a job in a free child, wait for one if all are busy, and return the result.
 
-        `on_progress` is called with blobs, bytes and commits. Raise OperatorError if the job fails or the
-        child dies. If this task is cancelled, the child is killed.
+        A child is started if none is idle. `on_progress` is called with blobs, bytes and commits. Raise
+        OperatorError if the job fails or the child dies. If this task is cancelled, the child is killed.
         """
         child = await self._free.get()
         try:
@@ -85,7 +85,7 @@ class ProcessPool:
         self._children.discard(child)
 
     def close(self) -> None:
-        """Kill all children."""
+        """Kill all children; jobs that still run fail."""
         for child in self._children:
             child.kill()
 
@@ -135,7 +135,7 @@ class _ChildProcess:
         child_pipe.close()
 
     async def run(self, job: RepositoryJob, on_progress: JobProgressCallback) -> SerializedJobResult:
-        """Send the job, call `on_progress`, and return the serialized result.
+        """Send the job, call `on_progress` for each progress message, and return the serialized result.
 
         Raise OperatorError if the job failed, and EOFError or OSError if the child has ended.
         """
@@ -152,10 +152,11 @@ class _ChildProcess:
 
     @property
     def is_alive(self) -> bool:
+        """Whether the process is running."""
         return self._process.is_alive()
 
     def kill(self) -> None:
-        """Kill the process with all processes that it started, and close the pipe."""
+        """Kill the process with all processes that it started, wait up to 5 seconds, and close the pipe."""
         with suppress(ValueError, OSError):
             if self._process.pid is not None and self._process.is_alive():
                 kill_tree(self._process.pid)
@@ -164,7 +165,10 @@ class _ChildProcess:
 
 
 def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
-    """Run jobs from the pipe until it is closed or the process `parent` ends: the main code of a child."""
+    """Run jobs from the pipe until it is closed or the process `parent` ends: the main code of a child.
+
+    For each job progress and then the result, or the reason of a failure, are sent through the pipe.
+    """
     watch_parent(lambda: wait_for_end(parent))
     ruleset = load_cached(config.cache, config.version) or load_ruleset(config.rules, cache=config.cache)
     while True:
@@ -175,7 +179,7 @@ def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
         last_sent = 0.0
 
         def send_progress(*figures: int) -> None:
-            """Send (blobs, bytes, commits) to the parent, at most once in _PROGRESS_INTERVAL."""
+            """Send (blobs, bytes, commits) to the parent, unless that was done within _PROGRESS_INTERVAL."""
             nonlocal last_sent
             if time.monotonic() - last_sent > _PROGRESS_INTERVAL:
                 last_sent = time.monotonic()

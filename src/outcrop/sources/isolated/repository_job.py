@@ -65,10 +65,11 @@ JobProgressCallback = Callable[[int, int, int], None]  # called with blobs, byte
 def run_job(
     job: RepositoryJob, ruleset: RuleSet, egress: Egress, work: Path, on_progress: JobProgressCallback
 ) -> JobResult:
-    """Clone the repository of a job into a temporary folder in `work`, and scan it; or scan its local folder.
+    """Scan the repository of a job, cloned into a temporary folder in `work`, or its local folder.
 
-    `on_progress` is called with blobs, bytes and commits. Nothing is cloned if the refs still have the known
-    digest. Raise OperatorError if the repository cannot be cloned or opened.
+    `on_progress` is called with blobs, bytes and commits. If the remote refs still have the known digest,
+    nothing is cloned, and the result is marked as `unchanged`. The hits of the result have excerpts. Raise
+    OperatorError if the repository cannot be cloned or opened.
     """
 
     def progress(outcome: ScanOutcome) -> None:
@@ -103,7 +104,7 @@ def run_job(
 def _open_repository(job: RepositoryJob, folder: Path, egress: Egress) -> Repository:
     """Open the local repository of a job, or clone the remote one (or fetch its one commit) into `folder`.
 
-    Raise OperatorError if the local repository no longer exists, or git fails.
+    Raise OperatorError if the local repository no longer exists, or if git fails.
     """
     if job.remote is None:
         git_folder = find_git_folder(job.folder or Path())
@@ -116,7 +117,10 @@ def _open_repository(job: RepositoryJob, folder: Path, egress: Egress) -> Reposi
 
 
 def _scan_files(job: RepositoryJob, root: Path, ruleset: RuleSet, progress: ProgressCallback) -> JobResult:
-    """Scan `root`, a folder that is not a repository or a single file; check the known secrets of the job."""
+    """Scan `root`, a folder that is not a repository or a single file; check the known secrets of the job.
+
+    The result is complete if there are no gaps. Raise OperatorError or OSError as `scan_folder` does.
+    """
     folder = files.FolderScan(root, ruleset, Confidence.MEDIUM, job.processes, lambda _: False)
     result = _job_result(files.scan_folder(folder, progress))
     add_file_excerpts(result.located, root, ruleset)
@@ -131,7 +135,7 @@ def _scan_files(job: RepositoryJob, root: Path, ruleset: RuleSet, progress: Prog
 def _is_in_file(root: Path, known: KnownSecret, ruleset: RuleSet) -> bool:
     """Whether the file of a known secret in the folder `root` still contains its value; True if unknown.
 
-    The file may be an archive around the path of the secret.
+    The file may be an archive around the path of the secret. False if the file is gone.
     """
     return any(
         _file_contains(root / os.fsdecode(path), known.value, ruleset)
@@ -163,7 +167,7 @@ def _pack_bytes(repository: Repository) -> int:
 
 
 def _refs_digest(refs: dict[bytes, bytes]) -> str:
-    """Return a digest of `refs`, which maps names to object ids."""
+    """Return a SHA-256 digest, in hexadecimal, of `refs`, which maps names to object ids."""
     return hashlib.sha256(b"".join(b"%s %s\n" % entry for entry in sorted(refs.items()))).hexdigest()
 
 
@@ -181,7 +185,7 @@ SerializedJobResult = tuple[SerializedResult, list[_SerializedPlace], JobResult]
 
 
 def serialize_job_result(result: JobResult) -> SerializedJobResult:
-    """Convert a result to a form that can be pickled; its `located` list is moved out of it."""
+    """Convert a result to a form that can be pickled; `result.located` is empty afterwards."""
     hits = serialize_result(ScanResult([("", place.hit) for place in result.located]))
     places = [
         (place.path, place.origin, place.at_tip, place.current_line, place.blobs, place.excerpt)
@@ -194,7 +198,7 @@ def serialize_job_result(result: JobResult) -> SerializedJobResult:
 def deserialize_job_result(serialized: SerializedJobResult, ruleset: RuleSet) -> JobResult:
     """Restore the result that `serialize_job_result` converted; the hits refer to the rules of `ruleset`.
 
-    `first_blob`, `tip_blob` and some other fields of the hits have their defaults.
+    Fields of the hits that are not sent, such as `first_blob`, `tip_blob` and `inner`, have their defaults.
     """
     serialized_hits, places, result = serialized
     hits = deserialize_result(serialized_hits, ruleset.rules).hits
