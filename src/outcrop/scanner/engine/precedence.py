@@ -45,7 +45,11 @@ _STRENGTH_RANK = {strength: rank for rank, strength in enumerate(Strength)}  # 0
 
 
 def _precedence(hit: Hit) -> tuple[int, bool, int, bool, int, str]:
-    """Return the sort key of the criteria in the module docstring: the hit with the least key is kept."""
+    """Return the sort key by which overlapping hits compete: the hit with the least key is kept.
+
+    It compares, in this order: strength, whether the hit is doubtful, length of the value, quotes, confidence
+    and the id of the rule.
+    """
     return (
         _STRENGTH_RANK[hit.strength],
         hit.is_doubtful,

@@ -274,8 +274,9 @@ def split_into_parts(
 ) -> Iterator[TextPart]:
     """Yield the parts of a content of `size` bytes, to be scanned by `jobs` processes.
 
-    `read(count)` returns the next bytes of the content; they are read to count lines. The number of parts is
-    a multiple of `jobs`, unless the parts would be too small.
+    `read(count)` returns the next bytes of the content; they are read to count lines. A part has at most
+    `sizes.part` bytes of its own. The number of parts is a multiple of `jobs`, unless the parts would be too
+    small.
     """
     count = max(1, -(-size // sizes.part))
     even_count = -(-count // jobs) * jobs

@@ -250,7 +250,7 @@ def is_direct_assignment(name: bytes, separator: bytes, line: bytes, *, is_bare:
 
     Then even a plain word may be the password. False if the name does not end with a noun for a credential.
     `separator` is the text between name and value, `line` the part of the line before the name. An unquoted
-    value (`is_bare`) must follow `=` without spaces, or its name must begin the line.
+    value (`is_bare`) must follow `=` without spaces, or its name must begin the line and not end with `pass`.
     """
     in_sql = name.lower() == _IDENTIFIED_BY
     if not (in_sql or ends_with_noun(name)) or not _DIRECT_SEPARATOR.fullmatch(separator):

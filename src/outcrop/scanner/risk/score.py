@@ -83,7 +83,7 @@ class Score(NamedTuple):
 
 
 def score(evidence: Evidence) -> Score:
-    """Return the score: the sum of the parts, but at most the lowest cap."""
+    """Return the score: the points of each of the six parts, and their sum, but at most the lowest cap."""
     parts = {
         "liveness": _liveness(evidence),
         "detection": _detection(evidence),

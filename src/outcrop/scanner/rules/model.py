@@ -158,7 +158,7 @@ class Rule(_RuleFields):
 
     @cached_property
     def depends_on_path(self) -> bool:
-        """Whether the path of the file decides if the rule applies."""
+        """Whether the path of the file decides if the rule applies: by globs, a pattern or an allowlist."""
         return bool(
             self.paths or self.path_regex or any(allowlist.path_regex for allowlist in self.allowlists)
         )

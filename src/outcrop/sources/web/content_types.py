@@ -72,7 +72,10 @@ _CHALLENGE_STATUSES = {202, 401, 403, 405, 429, 503}
 
 
 def is_challenge(response: HttpResponse) -> bool:
-    """Whether the response is the challenge of a bot protection, such as Cloudflare, and not the page."""
+    """Whether the response is the challenge of a bot protection, such as Cloudflare, and not the page.
+
+    A header decides, or the title of an HTML page, or with certain failure statuses a script in it.
+    """
     headers = response.headers
     if headers.get("cf-mitigated", "").lower() == "challenge" or headers.get("x-amzn-waf-action"):
         return True

@@ -172,8 +172,8 @@ def _named_scripts(body: bytes, url: str, nearby: Sequence[str]) -> Iterator[Web
 def _resolve_name(name: str, url: str, nearby: Sequence[str]) -> str | None:
     """Return the URL of a script's name, or None if the name does not say where the script is.
 
-    The name says so if it is absolute, begins with a folder of this script (`url`) or a nearby one, or has a
-    build hash.
+    The name says so if it is absolute, if its first folder is one of this script (`url`) or a nearby one, or
+    if it has a build hash and is in the folder of this script or begins with `./` or `../`.
     """
     if name.startswith(("/", "http://", "https://")):
         return normalise_url(name, url)
