@@ -34,7 +34,7 @@ class RemoteAccess:
     def clone_remote(self, source: ScanSource) -> Remote:
         """Return the address to clone a source from, with the token as login if `source.github` is set.
 
-        The login is None if there is no token or the source is not on GitHub.
+        Without a token, and for other sources, also wikis and gists of GitHub, the login is None.
         """
         login = ("x-access-token", reveal(self.token)) if self.token is not None and source.github else None
         return Remote(source.url, login)

@@ -106,8 +106,9 @@ class Validator:
     def _reason_to_skip(self, check: CheckSpec, values: Mapping[str, str]) -> str | None:
         """Return why the credential must not be checked, as a text for people; None if it may be checked.
 
-        `values` has `secret`, and `part.NAME` for each companion. Outside ValidationMode.FULL, checks that
-        cost money, and hosts that are not the issuer's own, are such reasons.
+        `values` has `secret`, and `part.NAME` for each companion. A missing companion that the check needs,
+        and a reason that the rule names, always count. Outside ValidationMode.FULL, checks that cost money,
+        and hosts that are not the issuer's own, count too.
         """
         if check.unasked:
             return check.unasked

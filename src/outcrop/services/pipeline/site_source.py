@@ -264,7 +264,8 @@ async def _recheck_undetected(scan: _SiteScan) -> None:
 async def _undetected_by_url(scan: _SiteScan, origin: str) -> dict[tuple[str, bool], list[StoredFinding]]:
     """Return the open findings of an origin that this run has not seen, by URL and whether they are public.
 
-    A finding whose URL contains a credential is left out: the stored URL is masked.
+    A finding without a URL is left out, and so is one whose URL contains a credential: the stored URL is
+    masked.
     """
     context, key = scan.context, scan.key
     async with context.pool.connection() as db:
