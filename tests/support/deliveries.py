@@ -87,7 +87,7 @@ class DeliveryTestbed:
         return self.backend.sql(
             "SELECT outcome, status, reason FROM outbox WHERE account_id = %s ORDER BY seq",
             customer.account.id,
-        )  # type: ignore[return-value]
+        )
 
     def trail(
         self, customer: Customer, action: str = "webhook.delivery"

@@ -14,6 +14,13 @@ SECURITY_SCHEME = {
     "description": "An API key, created in the portal (Profile, API keys).",
 }
 
+CONTACT = {"name": "Outcrop", "url": "https://github.com/outcrop/outcrop/issues"}
+LICENSE = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
+TAGS = [
+    {"name": "findings", "description": "Exposed credentials: list, read and triage them."},
+    {"name": "scans", "description": "Scan runs: list and read them."},
+]
+
 _NOT_NEGATIVE = {"type": "integer", "minimum": 0}
 # Headers of every rate-limited response; absent if the operator set no limit.
 _LIMITED = {
@@ -104,6 +111,9 @@ def describe(router: APIRouter, base_url: str) -> dict[str, Any]:
         title="Outcrop",
         version="v1",
         description="Read, filter and triage findings of exposed credentials.",
+        contact=CONTACT,
+        license_info=LICENSE,
+        openapi_tags=TAGS,
         generate_unique_id_function=lambda route: route.name,
     )
     app.include_router(router)

@@ -1,0 +1,1 @@
+"""Checks with Node and other people's programs: `make test-interop`. `pytest` alone does not collect them."""

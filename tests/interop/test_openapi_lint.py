@@ -1,0 +1,18 @@
+"""Test `/openapi.json` with Spectral, a linter for descriptions of APIs."""
+
+import json
+
+from tests.interop.node import Node
+from tests.support.backend import Server
+
+SPECTRAL = "node_modules/@stoplight/spectral-cli/dist/index.js"
+
+
+def test_spectral_has_nothing_to_say_about_the_served_document(node: Node, server: Server) -> None:
+    address = f"{server.base_url}/openapi.json"
+    options = ("--ruleset", "spectral.yaml", "--fail-severity", "hint", "--format", "json", "--quiet")
+    done = node.run(SPECTRAL, "lint", *options, address)
+    assert done.stderr == ""
+    results = json.loads(done.stdout)
+    assert [(result["code"], result["message"], result["path"]) for result in results] == []
+    assert done.returncode == 0
