@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
@@ -47,7 +48,9 @@ from outcrop.store.locks import AdvisoryLock
 from outcrop.store.people import keys
 from tests.conftest import SECRET_KEY
 from tests.support.backend import Backend
+from tests.support.connections import borrow_connection
 from tests.support.factories import make_line, make_scan
+from tests.support.workers import new_database
 
 DAYS = [
     datetime(1970, 1, 1, tzinfo=UTC),
@@ -64,11 +67,7 @@ SERVICES = ["aws", "aws_s3", "stripe", "ünï"]
 @pytest.fixture(scope="module")
 def store(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """Create a database that no other test writes to, since the counts of all accounts are compared."""
-    name = f"rollups_{worker_id}"
-    with psycopg.connect(cluster, autocommit=True) as db:
-        db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-        db.execute(f"CREATE DATABASE {name}")
-    url = psycopg.conninfo.make_conninfo(cluster, dbname=name)
+    url = new_database(cluster, f"rollups_{worker_id}")
     settings = Settings(
         _env_file=None, database_url=url, data_dir=tmp_path_factory.mktemp("data"), secret_key=SECRET_KEY
     )
@@ -76,13 +75,16 @@ def store(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory
         yield backend
 
 
-def _connect(store: Backend, *, autocommit: bool = True) -> psycopg.Connection[tuple[Any, ...]]:
+def _connect(store: Backend) -> AbstractContextManager[psycopg.Connection[tuple[Any, ...]]]:
+    """Return an autocommit connection."""
     assert store.settings.database_url is not None
-    return psycopg.connect(
-        store.settings.database_url,
-        autocommit=autocommit,
-        options="-c timezone=UTC -c statement_timeout=30000",
-    )
+    return borrow_connection(store.settings.database_url)
+
+
+def _connect_for_transactions(store: Backend) -> psycopg.Connection[tuple[Any, ...]]:
+    """Return a new connection on which each statement begins a transaction."""
+    assert store.settings.database_url is not None
+    return psycopg.connect(store.settings.database_url)
 
 
 def _mismatches(store: Backend) -> list[tuple[int, int, str, int, int, int, int]]:
@@ -107,38 +109,28 @@ _INSERT = """
                           composite_score, source_type, source_visibility, matched_text, pattern_name,
                           pattern_secret_type, first_seen_at, last_seen_at, seen_count, resolved_at,
                           auto_resolved, suppressed_at)
-    VALUES (%(account)s, %(id)s, %(status)s, %(validation)s, 'low', %(detail)s, %(score)s, %(source)s,
-            'public', '********', 'rule', %(type)s, %(first)s, %(last)s, 1, %(resolved)s, %(auto)s,
-            %(suppressed)s)
+    VALUES {}
     ON CONFLICT (account_id, id) DO UPDATE
     SET composite_score = excluded.composite_score, validation_detail = excluded.validation_detail,
         last_seen_at = excluded.last_seen_at"""
+_ROW = "(%s, %s, %s, %s, 'low', %s, %s, %s, 'public', '********', 'rule', %s, %s, %s, 1, %s, %s, %s)"
 
 
 def _insert(db: psycopg.Connection[Any], account: Account, rng: random.Random, ids: list[UUID]) -> None:
+    """Insert or update findings with random values, all with the same status, in one statement."""
     status = rng.choice(list(Status))
-    with db.cursor() as cursor:
-        cursor.executemany(
-            _INSERT,
-            [
-                {
-                    "account": account.id,
-                    "id": id_,
-                    "status": status,
-                    "validation": rng.choice(list(Validation)),
-                    "detail": _services(rng),
-                    "score": rng.choice(SCORES),
-                    "source": rng.choice(list(SourceType)),
-                    "type": rng.choice(TYPES),
-                    "first": _moment(rng),
-                    "last": _moment(rng),
-                    "resolved": DAYS[1] if status is Status.RESOLVED else None,
-                    "auto": False if status is Status.RESOLVED else None,
-                    "suppressed": rng.choice([None, DAYS[1]]),
-                }
-                for id_ in ids
-            ],
-        )
+    is_resolved = status is Status.RESOLVED
+    rows: list[list[Any]] = [
+        [
+            *(account.id, id_, status, rng.choice(list(Validation)), _services(rng), rng.choice(SCORES)),
+            *(rng.choice(list(SourceType)), rng.choice(TYPES), _moment(rng), _moment(rng)),
+            *(DAYS[1] if is_resolved else None, False if is_resolved else None),
+            rng.choice([None, DAYS[1]]),
+        ]
+        for id_ in ids
+    ]
+    statement = _INSERT.format(", ".join([_ROW] * len(rows)))
+    db.execute(statement.encode(), [value for row in rows for value in row])
 
 
 # Raw SQL, as an operator might write it: the triggers must count it without help from the caller.
@@ -295,23 +287,14 @@ def test_a_change_of_neither_type_nor_facet_adds_no_type_delta(store: Backend) -
     assert _mismatches(store) == []
 
 
-def test_the_migration_counts_existing_findings(
-    cluster: str, worker_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_migration_counts_existing_findings(cluster: str, worker_id: str) -> None:
     """Apply migration 0009 to a database that has findings."""
-    name = f"upgraded_{worker_id}"
-    with psycopg.connect(cluster, autocommit=True) as db:
-        db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-        db.execute(f"CREATE DATABASE {name}")
-    url = psycopg.conninfo.make_conninfo(cluster, dbname=name)
-    migrations = schema._read_migrations()
+    url = new_database(cluster, f"upgraded_{worker_id}")
 
     async def upgrade() -> list[tuple[int, int, str, int, int, int, int]]:
         async with await database.connect(url) as db:
-            monkeypatch.setattr(
-                schema, "_read_migrations", lambda: {n: m for n, m in migrations.items() if n < 9}
-            )
-            await schema.migrate(db)
+            async with db.transaction():
+                await schema.create_schema(db, 8)
             await db.execute(
                 "INSERT INTO accounts (slug, plan, email, created_at)"
                 " VALUES ('old', 'growth', 'a@b.example', now())"
@@ -325,7 +308,6 @@ def test_the_migration_counts_existing_findings(
                        'type' || n % 3, now(), now(), 1
                    FROM generate_series(1, 30) n"""
             )
-            monkeypatch.setattr(schema, "_read_migrations", lambda: migrations)
             assert "0009_material" in await schema.migrate(db)
             return await rollups.find_mismatches(db)
 
@@ -356,7 +338,7 @@ def test_concurrent_folds_and_writes_lose_no_count(store: Backend) -> None:
     def write(number: int) -> int:
         rng = random.Random(number)
         writing.wait()
-        with _connect(store, autocommit=False) as db:
+        with _connect_for_transactions(store) as db:
             for _ in range(60):
                 for _ in range(rng.randint(1, 3)):
                     _work(db, account, rng, pools[number])
@@ -412,7 +394,7 @@ def test_a_second_fold_at_the_same_time_does_nothing(store: Backend) -> None:
     account = store.tenant().account
     with _connect(store) as db:
         _insert(db, account, random.Random(1), [uuid4()])
-    with _connect(store, autocommit=False) as db:
+    with _connect_for_transactions(store) as db:
         db.execute("SELECT pg_advisory_xact_lock(%s)", [AdvisoryLock.FOLD_ROLLUPS])
         assert store.fold() == 0
         db.rollback()
@@ -626,10 +608,12 @@ def _traces(store: Backend, account_id: int, words: list[str]) -> dict[str, int]
     found = {}
     owned = _with_account_id(store)
     for table in _tables(store):
-        condition = "strpos(lower(t::text), lower(w)) > 0"
-        rows = store.sql(
-            f"SELECT count(DISTINCT t.ctid) FROM {table} t, unnest(%s::text[]) w WHERE {condition}", words
-        )[0][0]
+        texts = f"SELECT lower(t::text) AS text FROM {table} t OFFSET 0"  # OFFSET: written out once per row
+        ((rows,),) = store.sql(
+            f"SELECT count(*) FROM ({texts}) r"
+            " WHERE EXISTS (SELECT FROM unnest(%s::text[]) w WHERE strpos(r.text, lower(w)) > 0)",
+            words,
+        )
         if table in owned:
             rows += store.sql(f"SELECT count(*) FROM {table} WHERE account_id = %s", account_id)[0][0]
         if rows:

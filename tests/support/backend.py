@@ -1,13 +1,11 @@
 """Create accounts, keys and findings in tests, and access the service by HTTP clients and plain SQL."""
 
-import asyncio
 import io
 import json
 import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +13,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx
-import psycopg
 import uvicorn
 
 from outcrop.asgi import create_app
@@ -27,11 +24,11 @@ from outcrop.runtime import open_runtime
 from outcrop.services import accounts, exchange
 from outcrop.services import keys as key_service
 from outcrop.settings import Settings
-from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.findings import rollups
 from outcrop.store.keyring import Keyring
 from outcrop.store.runs import scans
+from tests.support.connections import query, run_on_connection
 
 T = TypeVar("T")
 
@@ -155,27 +152,12 @@ class Backend:
     def fold(self) -> int:
         return self.run(rollups.fold_deltas, transaction=False)
 
-    def sql(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Run a statement in autocommit mode; return its rows."""
         assert self.settings.database_url is not None
-        with psycopg.connect(self.settings.database_url, autocommit=True) as db:
-            cursor = db.execute(query.encode(), values)
-            return cursor.fetchall() if cursor.description else []
+        return query(self.settings.database_url, statement, *values)
 
     def run(self, work: Callable[[Connection], Awaitable[T]], *, transaction: bool = True) -> T:
-        """Run a function of a service or the store on a new connection, in a transaction by default."""
-
-        async def main() -> T:
-            assert self.settings.database_url is not None
-            async with await database.connect(self.settings.database_url) as db:
-                if not transaction:
-                    return await work(db)
-                async with db.transaction():
-                    return await work(db)
-
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(main())
-        with ThreadPoolExecutor(1) as thread:  # tests with a browser have a running loop
-            return thread.submit(lambda: asyncio.run(main())).result()
+        """Run a function of a service or the store, in a transaction by default."""
+        assert self.settings.database_url is not None
+        return run_on_connection(self.settings.database_url, work, transaction=transaction)

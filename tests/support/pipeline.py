@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
-import psycopg
-
 from outcrop.domain.account import Account, Plan
 from outcrop.domain.clock import now
 from outcrop.domain.excerpt import Excerpt
@@ -35,6 +33,7 @@ from outcrop.store import db as database
 from outcrop.store.keyring import Keyring
 from outcrop.store.runs import scans, targets
 from outcrop.validation.engine import ValidationMode, Validator
+from tests.support.connections import borrow_connection, query
 from tests.support.git_host import GitHost, git_host
 from tests.support.github_host import NAME, GitHubHost, github_host, merge_egress
 from tests.support.rulesets import cached_in, ruleset
@@ -296,15 +295,13 @@ class Pipeline:
 
     # --- results
 
-    def sql(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Run a query on the database and return its rows."""
-        with psycopg.connect(self.url, autocommit=True) as db:
-            cursor = db.execute(query.encode(), values)
-            return cursor.fetchall() if cursor.description else []
+    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Run a statement on the database and return its rows."""
+        return query(self.url, statement, *values)
 
     def findings(self, account: Account) -> list[dict[str, Any]]:
         """Return the findings of an account as database rows, ordered by path."""
-        with psycopg.connect(self.url, autocommit=True) as db:
+        with borrow_connection(self.url) as db:
             cursor = db.execute(
                 "SELECT * FROM findings WHERE account_id = %s ORDER BY file_path, matched_text, id",
                 [account.id],
