@@ -18,6 +18,7 @@ import pytest
 from playwright.sync_api import expect
 
 from outcrop.domain.finding import SourceType, Status, Validation
+from tests.docs.readme import missing_lines, session
 from tests.support.browser import CHROMIUM, running_browser, sign_in
 from tests.support.portal_client import sign_in_by_form
 from tests.support.rulesets import cached_in
@@ -95,6 +96,13 @@ def fetch(command: str) -> httpx.Response:
     return httpx.get(address, headers={name: value}, trust_env=False)
 
 
+def as_in_readme(shown: Shown) -> str:
+    """Return the demo's output with the address and the folder that the README has."""
+    address = shown.after("Portal").rstrip("/")
+    text = shown.text.replace(address, "http://127.0.0.1:8000")
+    return re.sub(r"(?m)(?<=^demo   an example account, in ).*", "/home/jo/.local/share/outcrop/demo", text)
+
+
 def login(shown: Shown, password: str) -> httpx.Response:
     with httpx.Client(base_url=shown.after("Portal"), trust_env=False) as client:
         answer = sign_in_by_form(client, shown.after("E-mail"), password)
@@ -122,6 +130,7 @@ def test_the_first_minute_and_a_second_one(environment: dict[str, str]) -> None:
         assert first.events["finding.new"] == len(new)
         assert min(first.events["finding.resolved"], first.events["finding.false_positive"]) > 0
         assert "rejected" not in first.text
+        assert missing_lines(session("make run"), as_in_readme(first)) == []
         overview = login(first, first.after("Password"))
         assert overview.status_code == 200
         assert "stand-ins on this machine answer for the issuers" in overview.text
