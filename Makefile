@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Without compiled modules, every command that a test starts would compile all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run test tests test-interop lint style types bench bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
+.PHONY: setup run test test-fast tests test-interop lint style types bench bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
 .DELETE_ON_ERROR:
 
 setup: $(VENV)/.ready
@@ -37,6 +37,14 @@ test: style
 
 tests: setup
 	$(BIN)/pytest
+
+# The inner loop: the pure parts and the rules. No test here needs PostgreSQL, a browser or another program.
+FAST := tests/domain tests/rules tests/scanner tests/structure tests/validation/http tests/validation/offline \
+  tests/test_docs.py tests/test_webhooks.py
+
+# One process for each core, so that each shares compiled rules with as many tests as possible.
+test-fast: setup
+	$(BIN)/pytest -n 2 -m "not slow and not browser and not e2e" $(FAST)
 
 # Installs Node and JavaScript packages first. The program exits 1 if a check failed, 3 if one did not run.
 test-interop: setup

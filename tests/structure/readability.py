@@ -47,6 +47,12 @@ def banned() -> dict[str, dict[str, str]]:
     return tomllib.loads(_BANNED_WORDS.read_text())
 
 
+@cache
+def _any_phrase() -> re.Pattern[str]:
+    """Return a pattern that matches each of the banned phrases."""
+    return re.compile("|".join(rf"\b(?:{phrase})\b" for phrase in banned()["phrases"]))
+
+
 def python_files(*folders: Path) -> list[Path]:
     """Return all Python files below the folders, sorted."""
     return sorted(path for folder in folders for path in folder.rglob("*.py"))
@@ -70,9 +76,10 @@ def check_prose(path: Path, line: int, text: str) -> Iterator[Violation]:
     plain = _QUOTED.sub(" ", text).lower()
     words = set(re.findall(r"[a-z']+(?:-[a-z]+)*", plain))
     flat = " ".join(plain.split())
-    for word, reason in banned()["everywhere"].items():
-        if word in words:
-            yield Violation(path, line, f"“{word}” in a text. {reason}")
+    for word in words & banned()["everywhere"].keys():
+        yield Violation(path, line, f"“{word}” in a text. {banned()['everywhere'][word]}")
+    if not _any_phrase().search(flat):  # as for most texts
+        return
     for phrase, reason in banned()["phrases"].items():
         if re.search(rf"\b{phrase}\b", flat):
             yield Violation(path, line, f"“{phrase}” in a text. {reason}")
@@ -129,9 +136,8 @@ def _check_name(path: Path, line: int, name: str) -> Iterator[Violation]:
     if reason := banned()["names"].get(name.strip("_").lower()):
         yield Violation(path, line, f"the name `{name}`. {reason}")
     parts = {part.lower() for part in _NAME_PART.findall(name)}
-    for word, reason in banned()["everywhere"].items():
-        if word in parts:
-            yield Violation(path, line, f"“{word}” in the name `{name}`. {reason}")
+    for word in parts & banned()["everywhere"].keys():
+        yield Violation(path, line, f"“{word}” in the name `{name}`. {banned()['everywhere'][word]}")
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:

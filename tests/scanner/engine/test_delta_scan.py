@@ -139,6 +139,7 @@ def test_version_of_a_base_that_was_not_searched_is_searched_completely() -> Non
 
 def test_version_is_searched_completely_if_triggers_are_too_wide() -> None:
     base = FileVersion(make_plain_lines(1, 9_000))
+    scan_new_text(ruleset(), [base])
     version = make_version(base, [(0, 0, b"new\n")])
-    assert len(_plan_ranges(version, MAX_TRIGGER_WIDTH)) == 3
+    assert len(_plan_ranges(version, MAX_TRIGGER_WIDTH)) == 2
     assert _plan_ranges(version, MAX_TRIGGER_WIDTH + 1) == [(2, len(version.content) + 2, -2, None)]

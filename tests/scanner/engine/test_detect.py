@@ -2,7 +2,7 @@
 
 import base64
 import random
-import time
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from outcrop.scanner.rules.example_templates import expand_template, split_marke
 from outcrop.scanner.rules.model import Strength
 from outcrop.scanner.rules.toml import parse_rule_file
 from tests.support.calls import recorded_calls
+from tests.support.growth import cpu_seconds, grows_linearly
 from tests.support.rulesets import BASE62, BASE64, drawn, github_token, hits, ruleset, values
 
 LOW, MEDIUM, HIGH = Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH
@@ -308,27 +309,28 @@ def test_placeholder_does_not_hide_a_real_value_after_it(line, min_confidence):
     )
 
 
-def measure_cpu_time(data: bytes, count: int | None = None) -> float:
-    """Return the CPU seconds of one call of `find`: other processes disturb them less than elapsed time."""
-    started = time.process_time()
-    found = find(ruleset(), data)
-    assert count is None or len(found) == count
-    return time.process_time() - started
+def source_text() -> bytes:
+    """Return the source of the program as one text."""
+    return b"".join(file.read_bytes() for file in sorted(Path(outcrop.__file__).parent.rglob("*.py")))
 
 
 def test_line_of_megabytes_is_as_fast_as_many_lines():
-    text = b"".join(file.read_bytes() for file in sorted(Path(outcrop.__file__).parent.rglob("*.py")))
-    source = (text * (20_000_000 // len(text) + 1))[:20_000_000]
-    usual = min(measure_cpu_time(source), measure_cpu_time(source))
-    assert min(measure_cpu_time(source.replace(b"\n", b" ")) for _ in range(2)) < 10 * usual
+    text = source_text()
+    line = text.replace(b"\n", b" ")
+    assert len(line) > 1 << 20
+    usual = cpu_seconds(lambda _: find(ruleset(), text), 1)
+    assert cpu_seconds(lambda _: find(ruleset(), line), 1) < 10 * usual
 
 
 def test_many_hits_in_one_line_take_linear_time():
     def line(count: int) -> bytes:
         return b" ".join(github_token((count, n)).encode() + b" " * 400 for n in range(count))
 
-    measure_cpu_time(line(100))
-    assert measure_cpu_time(line(8_000), 8_000) < 12 * max(measure_cpu_time(line(2_000), 2_000), 0.02)
+    def scan(count: int) -> None:
+        assert len(find(ruleset(), lines[count])) == count
+
+    lines = {count: line(count) for count in (500, 4_000)}
+    assert grows_linearly(scan, 500, times=8)
 
 
 NEAR_MISSES = {
@@ -346,21 +348,27 @@ NEAR_MISSES = {
 @pytest.mark.parametrize("line", NEAR_MISSES.values(), ids=NEAR_MISSES)
 def test_near_misses_take_linear_time(line):
     rng = random.Random(1)
-    warm, few, many = ("".join(line(rng) for _ in range(count)).encode() for count in (500, 3_000, 12_000))
-    measure_cpu_time(warm)
-    assert measure_cpu_time(many) < 12 * max(measure_cpu_time(few), 0.02)
+
+    def scan(count: int) -> None:
+        find(ruleset(), "".join(line(rng) for _ in range(count)).encode())  # new lines: many are cached
+
+    assert grows_linearly(scan, 500)
 
 
 def measure_throughput(data: bytes) -> float:
     """Return the bytes that `find` scans per CPU second, after the patterns were compiled."""
-    find(ruleset(), data)
-    rates = []
-    for _ in range(3):
+
+    def scan(_: int) -> None:
         _window_cache.clear()
-        started = time.process_time()
         find(ruleset(), data)
-        rates.append(len(data) / (time.process_time() - started))
-    return max(rates)
+
+    scan(1)
+    return len(data) / cpu_seconds(scan, 1)
+
+
+@cache
+def usual_throughput() -> float:
+    return measure_throughput(source_text())
 
 
 RULE_NEAR_MISSES = near_miss_kinds(ruleset().rules)
@@ -371,7 +379,6 @@ MAX_SLOWDOWN = dict.fromkeys(RULE_NEAR_MISSES, 150) | {"too short": 10}
 
 @pytest.mark.parametrize("kind", MAX_SLOWDOWN)
 def test_near_misses_of_all_rules_are_not_much_slower_than_other_text(kind):
-    text = b"".join(file.read_bytes() for file in sorted(Path(outcrop.__file__).parent.rglob("*.py")))
     rng = random.Random(kind)
-    near = "".join(RULE_NEAR_MISSES[kind](rng) + "\n" for _ in range(3_000)).encode()
-    assert measure_throughput(near) > measure_throughput(text * 3) / MAX_SLOWDOWN[kind]
+    near = "".join(RULE_NEAR_MISSES[kind](rng) + "\n" for _ in range(2_000)).encode()
+    assert measure_throughput(near) > usual_throughput() / MAX_SLOWDOWN[kind]

@@ -92,8 +92,8 @@ def test_a_key_block_with_an_ellipsis_is_a_placeholder():
 )
 def test_a_random_token_is_no_placeholder(alphabet):
     chance = random.Random(alphabet)
-    tokens = ("".join(chance.choices(alphabet, k=chance.randint(20, 88))) for _ in range(20_000))
-    assert sum(map(is_placeholder, tokens)) < 4
+    tokens = ("".join(chance.choices(alphabet, k=chance.randint(20, 88))) for _ in range(5_000))
+    assert sum(map(is_placeholder, tokens)) < 2
 
 
 @given(

@@ -39,13 +39,11 @@ def missed_matches(rules: RuleSet, form: CredentialForm, data: bytes) -> list[tu
 def write_texts(form: CredentialForm) -> Iterator[bytes]:
     """Yield texts with one match, and one with several: Hyperscan has been seen to report only the first."""
     rng = random.Random(form.pattern.regex)
-    texts = [
-        add_word(form, write_match(form.pattern.regex, rng), rng)
-        if form.window.after
-        else write_match(form.pattern.regex, rng)
-        for _ in range(6)
-    ]
-    yield from texts
+    texts = []
+    for _ in range(6):
+        match = write_match(form.pattern.regex, rng)
+        texts.append(add_word(form, match, rng) if form.window.after else match)
+        yield texts[-1]
     yield b"\nx, ".join(texts)
 
 

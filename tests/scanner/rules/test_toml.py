@@ -236,7 +236,7 @@ def test_the_id_of_a_built_in_rule_is_refused(tmp_path):
         RuleError,
         match=r"own\.toml:7: rule github_pat_classic: is already defined in .*/rules/github\.toml:\d+",
     ):
-        load_rule_files([BUILT_IN_RULES, own])
+        load_rule_files([BUILT_IN_RULES / "github.toml", own])
 
 
 def test_only_the_toml_files_of_a_folder_are_read_in_the_order_of_their_names(tmp_path):

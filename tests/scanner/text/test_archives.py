@@ -237,7 +237,7 @@ def test_compressed_data_with_a_wrong_checksum_is_read_completely():
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
 def test_compressed_data_is_read_up_to_damage_in_the_middle(compress):
-    data = compress(b"token " + TOKEN + b"\n" + WORDS + random.Random(1).randbytes(3_000_000))
+    data = compress(b"token " + TOKEN + b"\n" + WORDS + random.Random(1).randbytes(2_000_000))
     assert scan(flip_byte(data, len(data) // 2)) == (
         {TOKEN},
         ["compressed data: damaged, only a part was unpacked"],
@@ -333,12 +333,12 @@ def test_a_tar_whose_offsets_point_backwards_is_not_read_forever(size, kind):
 def test_folders_in_a_tar_are_limited_by_time_and_not_kept_in_memory():
     folder = tarfile.TarInfo("folder")
     folder.type = tarfile.DIRTYPE
-    data = folder.tobuf(tarfile.GNU_FORMAT) * 20_000
+    data = folder.tobuf(tarfile.GNU_FORMAT) * 4_000
     tracemalloc.start()
     assert unpack(data) == ([], [])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 2 << 20
+    assert peak < 1 << 20  # a TarInfo takes more than 500 bytes
     ticks = itertools.count(step=1)
     assert unpack(data, clock=lambda: float(next(ticks))) == (
         [],
