@@ -1,13 +1,17 @@
 """The compiled rules, once for each test process, and small helpers around them."""
 
+import hashlib
 import json
 import os
 import random
+import shutil
 import string
+from contextlib import suppress
 from fcntl import LOCK_EX, flock
 from functools import cache
 from pathlib import Path
 
+from outcrop import scanner
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.detect import find
@@ -20,6 +24,8 @@ from outcrop.scanner.rules.model import BUILT_IN_RULES
 from outcrop.scanner.rules.toml import load_rule_files, parse_rule_file
 from outcrop.sources.workspace import cache_folder
 
+SCANNER = Path(scanner.__file__).parent
+KEPT_RULES = Path(__file__).parents[2] / ".pytest_cache" / "compiled-rules"
 BASE62 = string.ascii_letters + string.digits
 BASE64 = BASE62 + "+/"
 
@@ -28,25 +34,45 @@ BASE64 = BASE62 + "+/"
 def ruleset() -> RuleSet:
     """Return the built-in rules with their examples, which the cache of compiled rules does not have.
 
-    The first process of the run reads the rule files and writes the examples for the others.
+    The first process of the run compiles the rules, unless an earlier run has compiled the same rules with
+    the same code; the others wait for it.
     """
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "examples.json"
+    examples = folder / "examples.json"
     with (folder / "compiling").open("w") as lock:
         flock(lock, LOCK_EX)
+        if not examples.exists():
+            _fill_cache(folder, examples)
         made = load_ruleset(cache=folder)
-        if not file.exists():
-            read = (
-                made.rules if made.rules[0].examples else load_rule_files([BUILT_IN_RULES])
-            )  # unless a command has put them into the cache
-            file.write_text(json.dumps([(rule.examples, rule.counterexamples) for rule in read]))
-    given = json.loads(file.read_text())
     rules = [
-        rule._replace(examples=tuple(examples), counterexamples=tuple(others))
-        for rule, (examples, others) in zip(made.rules, given, strict=True)
+        rule._replace(examples=tuple(given), counterexamples=tuple(others))
+        for rule, (given, others) in zip(made.rules, json.loads(examples.read_text()), strict=True)
     ]
     return RuleSet(LazyRules.from_rules(rules), made.version, made.database)
+
+
+def _fill_cache(folder: Path, examples: Path) -> None:
+    """Write the compiled rules to `folder`, and their examples to the file `examples`.
+
+    They are kept for later runs, under a hash of all files that they are made from.
+    """
+    digest = hashlib.sha256()
+    for path in sorted([*SCANNER.rglob("*.py"), *BUILT_IN_RULES.rglob("*.toml")]):
+        digest.update(f"{path} {path.stat().st_size}\n".encode() + path.read_bytes())
+    kept = KEPT_RULES / digest.hexdigest()
+    if (kept / examples.name).exists():
+        shutil.copytree(kept, folder, dirs_exist_ok=True)
+        return
+    made = load_ruleset(cache=folder)
+    # A command that has compiled the rules before has not kept their examples.
+    rules = made.rules if made.rules[0].examples else load_rule_files([BUILT_IN_RULES])
+    examples.write_text(json.dumps([(rule.examples, rule.counterexamples) for rule in rules]))
+    with suppress(OSError):  # another run may do the same
+        shutil.rmtree(KEPT_RULES, ignore_errors=True)
+        unfinished = KEPT_RULES / f"unfinished-{os.getpid()}"
+        shutil.copytree(folder, unfinished)
+        unfinished.rename(kept)
 
 
 def cached_in(home: Path) -> Path:

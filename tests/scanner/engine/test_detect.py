@@ -275,6 +275,7 @@ class TestMasking:
         assert hit.secret.masked() == "********"
 
 
+@pytest.mark.slow
 def test_hits_are_also_found_with_every_lower_minimum_confidence():
     rng = random.Random(3)
     lines = [line(rng) for line in near_miss_kinds(ruleset().rules).values() for _ in range(300)]
@@ -345,6 +346,7 @@ NEAR_MISSES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", NEAR_MISSES.values(), ids=NEAR_MISSES)
 def test_near_misses_take_linear_time(line):
     rng = random.Random(1)
@@ -377,6 +379,7 @@ RULE_NEAR_MISSES = near_miss_kinds(ruleset().rules)
 MAX_SLOWDOWN = dict.fromkeys(RULE_NEAR_MISSES, 150) | {"too short": 10}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MAX_SLOWDOWN)
 def test_near_misses_of_all_rules_are_not_much_slower_than_other_text(kind):
     rng = random.Random(kind)

@@ -218,6 +218,7 @@ def documents(draw: st.DrawFn) -> tuple[bytes, list[Hit]]:
     return text, [hit_at(text, start, value, end=end) for start, end, value, _ in hits]
 
 
+@pytest.mark.slow
 @given(documents())
 @settings(max_examples=250, deadline=None)
 def test_no_excerpt_shows_the_value_of_any_hit(document: tuple[bytes, list[Hit]]) -> None:

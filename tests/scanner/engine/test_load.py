@@ -89,6 +89,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["json", "db"])
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_damaged_cache_file_is_replaced(own, tmp_path, compiled, suffix, damage):

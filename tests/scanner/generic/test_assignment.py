@@ -334,6 +334,7 @@ def test_a_value_of_a_megabyte_is_no_finding():
     assert hits("password=" + random_text(BASE62, 1_000) * 1_000, Confidence.LOW) == []
 
 
+@pytest.mark.slow
 def test_all_of_ten_thousand_assignments_in_one_line_are_found():
     expected = [f"k8s!{random_text(BASE62, 8, n)}" for n in range(10_000)]
     assert values(" ".join(f"password='{value}'" for value in expected)) == expected

@@ -71,6 +71,7 @@ def test_words_in_a_collection_are_no_findings():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "item",
     [

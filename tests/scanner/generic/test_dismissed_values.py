@@ -100,6 +100,7 @@ def values_without_dismissal(text: str) -> list[str]:
     return [reveal(hit.secret) for hit in hits(text, Confidence.LOW) if hit.confidence is not Confidence.LOW]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_dismissed_values_would_be_no_findings(seed):
     chance = random.Random(f"dismissed {seed}")
@@ -116,6 +117,7 @@ def test_dismissed_values_would_be_no_findings(seed):
     assert any(with_dismissal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_a_text_with_many_matches_has_the_same_findings(seed):
     chance = random.Random(f"at once {seed}")

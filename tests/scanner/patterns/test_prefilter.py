@@ -57,6 +57,7 @@ def add_word(form: CredentialForm, data: bytes, rng: random.Random) -> bytes:
     return data + gap + word if form.window.before and rng.random() < 0.5 else word + gap + data
 
 
+@pytest.mark.slow
 def test_every_match_of_a_form_is_in_a_window_around_a_trigger_match():
     assert [
         name

@@ -21,6 +21,7 @@ from tests.support.growth import grows_linearly
 from tests.support.rulesets import ruleset
 
 
+@pytest.mark.slow
 def test_a_loosened_form_has_the_same_matches_up_to_its_exact_length():
     """Texts are written with and without the large bounds, so that some of them are too long."""
     different, same, too_long = [], 0, 0

@@ -32,6 +32,7 @@ def explain(verdict_reason: str | None = None, **changes) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_points_of_the_reasons_add_up_to_the_score():
     flags = {"placeholder": True}, {"test_mode": True}, {"canary": True}, {"path": "tests/a.py"}, {}
     services = (), ("a_read",), ("a_read", "a_write"), ("a_admin",)
