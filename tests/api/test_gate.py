@@ -24,6 +24,7 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
+from outcrop.cli.api_server import ApiProtocol
 from outcrop.services import findings
 from outcrop.settings import Settings
 from outcrop.store.embedded.server import embedded_postgres
@@ -99,11 +100,14 @@ def test_a_head_that_is_too_long_is_refused(backend: Backend, header: bytes) -> 
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n"], ids=["nothing", "half"])
-def test_a_head_that_does_not_end_is_not_waited_for(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
-    monkeypatch.setattr("outcrop.cli.process.MAX_HEAD_SECONDS", 0.3)
-    with socket.create_connection(("127.0.0.1", int(backend.base_url.rpartition(":")[2]))) as sock:
+def test_a_head_that_does_not_end_is_not_waited_for(backend: Backend, sent: bytes) -> None:
+    class ImpatientProtocol(ApiProtocol):
+        max_head_seconds = 0.3
+
+    with (
+        running_server(backend.settings, protocol=ImpatientProtocol) as server,
+        socket.create_connection(("127.0.0.1", int(server.base_url.rpartition(":")[2]))) as sock,
+    ):
         sock.sendall(sent)
         assert b'"error":"bad_request"' in _answer(sock)
 

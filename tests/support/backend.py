@@ -16,7 +16,7 @@ import httpx
 import uvicorn
 
 from outcrop.asgi import create_app
-from outcrop.cli.process import ApiProtocol
+from outcrop.cli.api_server import ApiProtocol
 from outcrop.domain.account import Account, Plan
 from outcrop.domain.clock import now
 from outcrop.domain.scan import ScanRun
@@ -40,7 +40,12 @@ class Server:
 
 @contextmanager
 def running_server(
-    settings: Settings, *, base_url: str | None = None, rate_limit: int | None = None, **options: Any
+    settings: Settings,
+    *,
+    base_url: str | None = None,
+    rate_limit: int | None = None,
+    protocol: type[ApiProtocol] = ApiProtocol,
+    **options: Any,
 ) -> Iterator[Server]:
     """Serve the application on a free loopback port, in a thread."""
     runtime = open_runtime(settings, pool_size=8, statement_timeout=4)
@@ -48,7 +53,7 @@ def running_server(
     config = uvicorn.Config(
         app,
         port=0,
-        http=ApiProtocol,
+        http=protocol,
         ws="none",
         log_config=None,
         access_log=False,

@@ -1,0 +1,109 @@
+"""Serve the API and the portal in a child process of `outcrop serve`, with limits for request heads."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from outcrop.api.proxies import behind_proxies
+from outcrop.asgi import create_app
+from outcrop.runtime import open_runtime
+from outcrop.settings import Settings
+
+POOL_SIZE = 16  # connections of one API process; more would only queue inside the database
+STATEMENT_TIMEOUT = 4.0  # seconds; a response must be sent within 5, even if the database hangs
+
+
+class ApiProtocol(HttpToolsProtocol):
+    """HTTP protocol that answers malformed, too long and too slow request heads with 400 and a JSON body."""
+
+    max_head_bytes, max_head_seconds = 64 << 10, 30.0  # request line and headers, before authentication
+
+    _head = 0  # bytes of the incomplete head so far
+    _in_head = True
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_ended()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._wait_for_head()
+
+    def on_headers_complete(self) -> None:
+        self._head_ended()
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        was_in_head = self._in_head
+        super().data_received(data)
+        if was_in_head and self._in_head:
+            self._head += len(data)
+            if self._head > self.max_head_bytes:
+                self._refuse()
+
+    def _wait_for_head(self) -> None:
+        """Start the timer for the head of the next request."""
+        self._head_ended()
+        self._in_head = True
+        self._head_timer = self.loop.call_later(self.max_head_seconds, self._refuse)
+
+    def _head_ended(self) -> None:
+        """Reset the counter and the timer: the head is complete or the connection closed."""
+        self._head, self._in_head = 0, False
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+
+    def _refuse(self) -> None:
+        if not self.transport.is_closing():
+            self.send_400_response("")
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's message is not JSON
+        if self.cycle is not None and not self.cycle.response_complete:
+            # The head was well formed and is being answered; only the body, which nobody reads, is malformed.
+            self.cycle.keep_alive = False
+            return
+        body = b'{"error":"bad_request","message":"the request cannot be parsed"}'
+        head = (
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+            b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        )
+        self.transport.write(head + body)
+        self.transport.close()
+
+
+def serve_api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path | None) -> None:
+    """Serve the API and the portal on the inherited socket."""
+    if settings.base_url is None:
+        raise RuntimeError("the parent must set the base address")
+    app = create_app(
+        open_runtime(settings, pool_size=POOL_SIZE, statement_timeout=STATEMENT_TIMEOUT),
+        base_url=settings.base_url,
+        rate_limit=settings.rate_limit_per_minute,
+        cors_origins=settings.cors_origins,
+        github_host=settings.github_host,
+        own_rules=[settings.rules] if settings.rules else [],
+        notice=settings.notice,
+    )
+    config = uvicorn.Config(
+        behind_proxies(app, settings.trusted_proxies) if settings.trusted_proxies else app,
+        http=ApiProtocol,
+        loop="uvloop",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=5,
+        ssl_certfile=tls_cert,
+        ssl_keyfile=tls_key,
+    )
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=fd)])
