@@ -14,12 +14,15 @@ from outcrop.store.keyring import Keyring, OperatorKey, unlock_keyring
 
 
 @contextmanager
-def open_database(settings: Settings) -> Iterator[str]:
-    """Yield the URL of the operator's database; without one, run the embedded server until the block ends."""
+def open_database(settings: Settings, *, watch: bool = False) -> Iterator[str]:
+    """Yield the URL of the operator's database; without one, run the embedded server until the block ends.
+
+    With `watch`, an embedded server that dies is started again.
+    """
     if settings.database_url is not None:
         yield settings.database_url
         return
-    with embedded_postgres(settings.data_dir, settings.postgres_bin) as url:
+    with embedded_postgres(settings.data_dir, settings.postgres_bin, watch=watch) as url:
         yield url
 
 
@@ -69,7 +72,7 @@ async def open_runtime(
 ) -> AsyncIterator[Runtime]:
     """Open and prepare the database, and yield a pool of connections to it."""
     async with AsyncExitStack() as stack:
-        url = stack.enter_context(open_database(settings))
+        url = stack.enter_context(open_database(settings, watch=True))
         keys = await prepare_database(settings, url)
         pool = await stack.enter_async_context(
             database.open_pool(url, size=pool_size, statement_timeout=statement_timeout)

@@ -196,6 +196,59 @@ def test_a_killed_child_is_started_again(folder: Path) -> None:
     assert not processes_of(folder)
 
 
+def test_a_killed_database_is_started_again_and_nothing_acknowledged_is_lost(folder: Path) -> None:
+    outcrop(folder, "account", "create", "acme", "--plan", "enterprise", "--email", "sec@acme.example")
+    lines = [make_line() for _ in range(150)]
+    outcrop(folder, "import", "--account", "acme", "-", stdin="\n".join(map(json.dumps, lines)))
+    key = outcrop(folder, "key", "create", "--account", "acme", "--name", "ci")["key"]
+    headers = {"Authorization": f"Bearer {key}"}
+    acknowledged = []
+    with (
+        serving(folder) as (process, base_url),
+        httpx.Client(base_url=base_url, headers=headers, trust_env=False, timeout=30) as client,
+    ):
+        wait_for(lambda: ready(base_url), "the service to be ready")
+        children = {
+            pid
+            for pid in processes_of(folder)
+            if b"outcrop.cli.process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        }
+        for number, line in enumerate(lines):
+            if number in {20, 70, 120}:
+                wait_for(lambda: ready(base_url), "the database to be back", 120)
+                kill_database(folder)
+            if client.post(f"/api/v1/findings/{line['id']}/resolve").status_code == 200:
+                acknowledged.append(line["id"])
+        wait_for(lambda: ready(base_url), "the database to be back", 120)
+        assert len(acknowledged) > 60, "the service was there before, between and after the kills"
+        states = [client.get(f"/api/v1/findings/{id_}").json()["data"]["status"] for id_ in acknowledged]
+        assert set(states) == {"resolved"}
+        assert children <= set(processes_of(folder)), "no child had to be started again"
+        process.terminate()
+        assert process.wait(60) == 0
+    assert not processes_of(folder)
+    assert (folder.parent / "serve.log").read_text().count('"database_restarted"') == 3
+
+
+def test_the_service_can_be_stopped_while_its_database_cannot_be_started(folder: Path) -> None:
+    with serving(folder, "--no-worker") as (process, base_url):
+        wait_for(lambda: ready(base_url), "the service to be ready")
+        settings = folder / "postgres/data/postgresql.conf"
+        settings.write_text("no_such_setting = 1\n")
+        kill_database(folder)
+        log = folder.parent / "serve.log"
+        wait_for(lambda: '"database_not_started"' in log.read_text(), "the start to fail", 120)
+        assert httpx.get(f"{base_url}/healthz", trust_env=False).status_code == 200
+        process.terminate()
+        assert process.wait(60) == 0
+        assert "Traceback" not in log.read_text()
+    assert not processes_of(folder)
+
+
+def kill_database(folder: Path) -> None:
+    os.kill(int((folder / "postgres/data/postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+
+
 def test_a_taken_port_is_one_line(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -1,5 +1,6 @@
 """Test the embedded PostgreSQL with real programs and processes: start, sharing, kills, and stop."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -17,10 +18,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from structlog.testing import capture_logs
 
 import outcrop
 from outcrop.domain.errors import OperatorError
-from outcrop.store.embedded import binaries, cluster, files, server, settings
+from outcrop.store.embedded import binaries, cluster, files, server, settings, watch
 from outcrop.store.embedded.server import embedded_postgres
 
 ROOT = os.geteuid() == 0
@@ -365,6 +367,68 @@ def test_killing_the_server_loses_no_committed_row(cluster_dir: Path) -> None:
             assert rows(conninfo) == committed
             busy.close()
     assert server_processes(cluster_dir) == set()
+
+
+def test_watchers_start_a_killed_server_once_and_the_last_user_still_stops_it(cluster_dir: Path) -> None:
+    starts = (cluster_dir / "postgres/log").read_text().count("starting PostgreSQL")
+    with (
+        embedded_postgres(cluster_dir, watch=True) as conninfo,
+        embedded_postgres(cluster_dir, watch=True),
+        embedded_postgres(cluster_dir),
+    ):
+        for n in range(3):
+            insert(conninfo, n)
+            os.kill(postmaster(cluster_dir), signal.SIGKILL)
+            wait_until(lambda: answers(conninfo))
+            assert rows(conninfo) == list(range(n + 1))
+    assert server_processes(cluster_dir) == set()
+    log = (cluster_dir / "postgres/log").read_text()
+    # A start fails while processes of the killed server still end; it is repeated then.
+    complete = log.count("database system is ready to accept connections")
+    assert complete == starts + 4
+
+
+def test_a_watcher_leaves_the_start_to_the_process_that_holds_the_lock(cluster_dir: Path) -> None:
+    with embedded_postgres(cluster_dir, watch=True) as conninfo:
+        with files.lock_file(cluster_dir / "postgres/start.lock", fcntl.LOCK_EX):
+            os.kill(postmaster(cluster_dir), signal.SIGKILL)
+            time.sleep(4 * watch.CHECK_INTERVAL)
+            assert not answers(conninfo)
+        wait_until(lambda: answers(conninfo))
+
+
+def test_a_watched_server_that_dies_at_the_end_of_the_block_is_not_left_running(cluster_dir: Path) -> None:
+    for pause in (0, watch.CHECK_INTERVAL, 1.5 * watch.CHECK_INTERVAL):
+        with embedded_postgres(cluster_dir, watch=True):
+            os.kill(postmaster(cluster_dir), signal.SIGKILL)
+            time.sleep(pause)
+        wait_until(lambda: server_processes(cluster_dir) == set())
+
+
+def test_a_watcher_creates_no_database_in_place_of_a_lost_one(cluster_dir: Path) -> None:
+    data = cluster_dir / "postgres/data"
+    with capture_logs() as logs, embedded_postgres(cluster_dir, watch=True):
+        killed = postmaster(cluster_dir)
+        data.rename(data.with_name("moved"))
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: any(line["event"] == "database_not_started" for line in list(logs)))
+        assert not data.exists()
+        data.with_name("moved").rename(data)
+        wait_until(lambda: any(line["event"] == "database_restarted" for line in list(logs)))
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < end, "waited two minutes"
+        time.sleep(0.05)
+
+
+def answers(conninfo: str) -> bool:
+    try:
+        return select_one(conninfo) == 1
+    except psycopg.OperationalError:
+        return False
 
 
 def test_a_start_waits_for_the_children_of_a_killed_server(cluster_dir: Path) -> None:

@@ -63,7 +63,7 @@ async def _demo(settings: Settings, listening: ListenOptions) -> None:
     _show(f"demo   an example account, in {settings.data_dir}")
     _show("demo   the code host, web site, receiver and issuers are stand-ins on this machine;")
     _show("demo   no other host is contacted")
-    with open_database(settings) as url:
+    with open_database(settings, watch=True) as url:
         own = settings.model_copy(update={"database_url": url})
         async with open_stand_ins(folder, clock.now(), _show) as stand_ins, open_session(own) as session:
             account, made = await find_account(session, clock.now())

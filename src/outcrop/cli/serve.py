@@ -117,7 +117,7 @@ async def supervise(
         stop.set()
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
-    with open_database(settings) as url, listen(listening) as sock:
+    with open_database(settings, watch=True) as url, listen(listening) as sock:
         await prepare_database(settings, url)
         base_url = settings.base_url or _base_url(listening, sock)
         child_environment = (

@@ -25,6 +25,7 @@ from outcrop.store.embedded.settings import server_settings
 
 DATABASE = USER = "outcrop"
 _SOCKET_NAME = ".s.PGSQL.5432"
+_PING_SECONDS = 5
 _MAX_SOCKET_PATH = 107  # bytes; the limit of sockaddr_un
 
 
@@ -81,8 +82,9 @@ class Cluster:
         )
 
     def ping(self) -> int:
-        """Return the server's status as a value of `pq.Ping`."""
-        return pq.PGconn.ping(self.conninfo("postgres").encode())
+        """Return the server's status as a value of `pq.Ping`; NO_RESPONSE after _PING_SECONDS."""
+        conninfo = make_conninfo(self.conninfo("postgres"), connect_timeout=_PING_SECONDS)
+        return pq.PGconn.ping(conninfo.encode())
 
     def pg_ctl(self, *args: str, output: int = subprocess.PIPE) -> int:
         """Run pg_ctl on this cluster; return its exit code."""
@@ -95,7 +97,7 @@ class Cluster:
         It is not if the process id was reused, or if an operator started the server by hand.
         """
         if not Path("/proc/self/cmdline").exists():
-            return True
+            return _process_exists(pid)
         with suppress(OSError):
             arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             return os.fsencode(f"config_file={self.config}") in arguments
@@ -257,6 +259,17 @@ def _write_settings(cluster: Cluster) -> None:
             os.fchown(fd, -1, cluster.programs.account[1])
             os.fchmod(fd, 0o640)
     temporary.replace(cluster.config)
+
+
+def _process_exists(pid: int) -> bool:
+    """Whether a process with this id runs, by the system call alone."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _is_unrelated_process(pid: int, data: Path) -> bool:

@@ -36,6 +36,21 @@ def lock_file(path: Path, operation: int) -> Iterator[int]:
             fcntl.flock(fd, fcntl.LOCK_UN)
 
 
+@contextmanager
+def try_lock_file(path: Path) -> Iterator[bool]:
+    """Hold an exclusive flock on the file during the block, if it is free; yield whether it was."""
+    with open_fd(path, 0) as fd:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            fcntl.flock(fd, fcntl.LOCK_UN)
+
+
 def make_private_folder(folder: Path) -> None:
     """Create the folder and its missing parents with mode 0700; give an existing folder that mode too."""
     for path in (*reversed(folder.parents), folder):

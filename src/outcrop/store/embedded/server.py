@@ -3,19 +3,23 @@
 So Outcrop needs one command on a new machine, and has the same SQL everywhere. Two files in the data folder
 coordinate all processes: `start.lock` is held during a start, and every user of the server holds a shared
 lock on `users.lock`. A process that can get it exclusively is the last user and stops the server.
+
+A server process or a worker also watches the server, and starts it again if it dies. Its shared lock keeps
+all others from stopping the server meanwhile; it leaves a start to whoever holds `start.lock`.
 """
 
 import fcntl
-import logging
 import os
 import shlex
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psycopg
+import structlog
 from psycopg import pq
 
 from outcrop.domain.errors import OperatorError
@@ -30,8 +34,16 @@ from outcrop.store.embedded.cluster import (
     read_pid,
     remove_stale_lock_files,
 )
-from outcrop.store.embedded.files import MAX_LOG_BYTES, lock_file, make_private_folder, open_fd, trim_log
+from outcrop.store.embedded.files import (
+    MAX_LOG_BYTES,
+    lock_file,
+    make_private_folder,
+    open_fd,
+    trim_log,
+    try_lock_file,
+)
 from outcrop.store.embedded.settings import MB
+from outcrop.store.embedded.watch import keep_running
 
 START_SECONDS = 60
 MAX_FAILED_STARTS = 3
@@ -41,17 +53,22 @@ MIN_FREE_MB = 32
 # files still exist.
 TRANSIENT_ERRORS = ("is still in use", "already exists")
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger()
 
 
 @contextmanager
 def embedded_postgres(
-    data_dir: Path, bin_dir: Path | None = None, *, _fallback_base: Path = Path("/var/lib/outcrop")
+    data_dir: Path,
+    bin_dir: Path | None = None,
+    *,
+    watch: bool = False,
+    _fallback_base: Path = Path("/var/lib/outcrop"),
 ) -> Iterator[str]:
     """Yield the connection string of the database `outcrop`; start the server if needed.
 
-    `bin_dir` is the folder of PostgreSQL's programs; None to search for it. The last process that leaves
-    its block stops the server.
+    `bin_dir` is the folder of PostgreSQL's programs; None to search for it. With `watch`, a server that dies
+    during the block is started again; its connection string stays the same. The last process that leaves its
+    block stops the server.
     """
     data_dir = data_dir.resolve()
     root = data_dir / "postgres"
@@ -65,6 +82,10 @@ def embedded_postgres(
                 make_socket_folder(cluster)  # before any connection, since it checks the folder's owner
                 stack.callback(_stop_if_last_user, cluster, users_lock)
                 _start(cluster)
+        if watch:
+            stack.enter_context(
+                keep_running(lambda: _has_process(cluster), lambda stop: _restart(cluster, stop))
+            )
         yield cluster.conninfo(DATABASE)
 
 
@@ -85,15 +106,46 @@ def _start(cluster: Cluster) -> None:
         _launch(cluster)
 
 
-def _launch(cluster: Cluster) -> None:
+def _has_process(cluster: Cluster) -> bool:
+    """Whether the process in the server's lock file runs and is the server."""
+    with suppress(OSError):
+        pid = read_pid(cluster.data / "postmaster.pid")
+        return pid is not None and cluster.is_server(pid)
+    return False
+
+
+def _restart(cluster: Cluster, stop: threading.Event) -> None:
+    """Start a dead server again, unless another process is starting it or an operator has started it by hand.
+
+    Return early when `stop` is set. Never create a cluster: an empty one in place of a lost one is a false
+    answer to every question.
+    """
+    with try_lock_file(cluster.root / "start.lock") as is_locked:
+        if not is_locked or _has_process(cluster) or cluster.ping() in {pq.Ping.OK, pq.Ping.REJECT}:
+            return
+        log.error("database_died", data=str(cluster.data))
+        if not (cluster.data / "PG_VERSION").exists():
+            raise OperatorError(f"The database in {cluster.data} has disappeared.")
+        trim_log(cluster.log)
+        make_socket_folder(cluster)
+        prepare_cluster(cluster)
+        _launch(cluster, stop)
+    if not stop.is_set():
+        log.warning("database_restarted", data=str(cluster.data))
+
+
+def _launch(cluster: Cluster, stop: threading.Event | None = None) -> None:
     """Start the server and wait until the database accepts connections; raise OperatorError if it does not.
 
     A failed start is repeated: the remains of a killed server (`TRANSIENT_ERRORS`) disappear after a moment.
+    Return early when `stop` is set.
     """
     deadline = time.monotonic() + START_SECONDS
     failures, last_error = 0, ""
     with open_fd(cluster.log, os.O_APPEND) as log:
         while (connection_error := _find_connection_error(cluster)) is not None:
+            if stop is not None and stop.is_set():
+                return
             answer = cluster.ping()
             if answer == pq.Ping.REJECT:
                 # The server starts up, recovers or shuts down. That may take any time.
@@ -160,7 +212,7 @@ def _stop(cluster: Cluster, pid: int) -> None:
         if code == 0:
             break
     else:
-        _log.warning("postgres_not_stopped", extra={"data": str(cluster.data)})
+        log.warning("postgres_not_stopped", data=str(cluster.data))
     for _ in range(100):  # pg_ctl waits for the pid file only, which goes a moment before the process
         if not cluster.is_server(pid):
             break
