@@ -40,7 +40,7 @@ tests: setup
 
 # The inner loop: the pure parts and the rules. No test here needs PostgreSQL, a browser or another program.
 FAST := tests/domain tests/rules tests/scanner tests/structure tests/validation/http tests/validation/offline \
-  tests/test_docs.py tests/test_webhooks.py
+  tests/docs tests/test_webhooks.py
 
 # One process for each core, so that each shares compiled rules with as many tests as possible.
 test-fast: setup

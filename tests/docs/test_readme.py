@@ -29,6 +29,7 @@ def test_the_readme_is_short() -> None:
     assert readme.README.count("\n") <= MAX_LINES
 
 
+@pytest.mark.slow  # it starts git
 def test_the_scan_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = ("api.github.com", "api.stripe.com")
     readme.make_repository(tmp_path / "shop")
