@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
+from outcrop import __version__
+from outcrop.domain.release import Release, parse_release
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
@@ -17,6 +19,7 @@ from outcrop.store.db import Pool
 from outcrop.store.keyring import Keyring
 from outcrop.validation.engine import Validator
 
+RELEASE = parse_release(__version__)
 ACTOR = "scan"  # the actor of a run's lines in the audit trail
 MAX_ATTEMPTS = 3  # a source or a plan fails after its worker has died this often
 
@@ -43,6 +46,7 @@ class RunContext(ValidationContext):
     keep_secrets: bool = True  # whether credentials are stored, encrypted
     jobs: int = 1  # sources that are scanned at once, and processes that scan a large repository
     work: Path = Path()  # the folder in which repositories are cloned
+    release: Release = RELEASE
 
 
 @dataclass(frozen=True, slots=True)

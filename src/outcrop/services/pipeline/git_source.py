@@ -33,6 +33,7 @@ from outcrop.services.pipeline.record import (
     open_path,
     open_value,
     record_secrets,
+    release_gap,
     reopen_finding,
     resolve_finding,
 )
@@ -75,7 +76,8 @@ async def scan_repository(
 
     If nothing has changed since the last complete scan, only mark its findings as seen. After a complete
     scan, save where the next one continues; after an incomplete one, clear the change marker, so that the
-    next one scans again. `token` is the target's own credential, None if it has none. Progress and gaps are
+    next one scans again. If a higher release made the last scan, do the same as after an incomplete one, and
+    resolve nothing. `token` is the target's own credential, None if it has none. Progress and gaps are
     written to `report`. Raise OperatorError if the source cannot be read; a wiki that was never there is no
     error.
     """
@@ -95,15 +97,18 @@ async def scan_repository(
         await _count_all_as_seen(context, key, last.continued)
         return
     secrets = _detected_secrets(source, result)
-    detected = await record_secrets(context, key, secrets, _coverage(source, result))
-    if not result.is_complete:
+    if outdated := release_gap(context, key, last.saved):
+        report.gaps.append(outdated)
+    coverage = ScanCoverage.OUTDATED if outdated else _coverage(source, result)
+    detected = await record_secrets(context, key, secrets, coverage)
+    if outdated or not result.is_complete:
         async with context.pool.connection() as db, db.transaction():
             await sources.clear_change_marker(db, key.account_id, key.source)
     if source.kind == "commit":
         return  # a single commit shows nothing about findings at other places
     present, absent = _split_undetected(key, source, stored, result, detected)
     await _keep_present(context, key, present)
-    if result.is_complete:
+    if result.is_complete and not outdated:
         await _resolve_gone(context, key, source, token, absent, same_rules=last.continued is not None)
         await _save_scan(context, key, source, last.rules_id, result)
 
@@ -178,7 +183,7 @@ async def _save_scan(
     """Save the checkpoint of this scan (change marker, rules, tips) for the next scan to continue."""
     marker = source.changed or result.refs_digest
     changed = marker and f"{_description_digest(source)} {marker}"
-    state = SourceCheckpoint(changed, rules_id, result.tips, key.scan_id)
+    state = SourceCheckpoint(changed, rules_id, result.tips, key.scan_id, context.release)
     async with context.pool.connection() as db, db.transaction():
         await sources.save_checkpoint(db, key.account_id, key.source, state, now=now())
 

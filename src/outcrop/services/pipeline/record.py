@@ -31,6 +31,8 @@ from outcrop.domain.finding import (
     mark_seen,
 )
 from outcrop.domain.place import identity
+from outcrop.domain.release import format_release
+from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.hit import Hit
 from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey
@@ -48,7 +50,7 @@ from outcrop.store.findings import bulk, table
 from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.runs import scan_sources, sources
-from outcrop.store.runs.sources import LockedFinding, StoredFinding
+from outcrop.store.runs.sources import LockedFinding, SourceCheckpoint, StoredFinding
 
 BATCH_SIZE = 500  # secrets that one transaction records
 _PLAIN_PATH, _SEALED_PATH = b"\0", b"\1"  # first byte of a stored path
@@ -60,6 +62,7 @@ class ScanCoverage(Enum):
     COMPLETE = auto()
     PARTIAL = auto()  # some objects could not be read, so blobs that held a finding before still count
     SINGLE_COMMIT = auto()  # a stored finding keeps its place, which an earlier scan knew better
+    OUTDATED = auto()  # a higher release scanned it before: a stored finding also keeps its rule and score
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,25 +197,26 @@ def _build_change(recording: _Recording, state: _BatchState, placed: _PlacedSecr
     """Return the row to write for a detected secret, and its differences from the stored finding.
 
     The row is the stored or a new finding with the verdict and the score, and with the place of the secret
-    unless the scan read a single commit and the finding was stored. The credential of a closed finding is not
-    stored again. Nothing is written here.
+    unless the scan read a single commit and the finding was stored. If a higher release has scanned the
+    source, a stored finding keeps place, rule and score. The credential of a closed finding is not stored
+    again. Nothing is written here.
     """
     secret, verdict = placed.secret, state.verdicts[placed.fingerprint]
     stored = state.findings.get(placed.identity)
     place_count = state.place_counts.get(placed.fingerprint, 0) + (stored is None)
-    keeps_place = stored is not None and recording.coverage is ScanCoverage.SINGLE_COMMIT
+    keeps_result = stored is not None and recording.coverage is ScanCoverage.OUTDATED
+    keeps_place = keeps_result or (stored is not None and recording.coverage is ScanCoverage.SINGLE_COMMIT)
     if stored is None:
         finding, is_news = _new_finding(secret, state.moment), True
     else:
         finding, is_news = _see_again(stored, verdict, recording.key.scan_id, state.moment)
     if not keeps_place:
         finding = _move_to_place(finding, secret, recording.masker)
-    finding, score_detail = score_finding(
-        with_verdict(finding, verdict),
-        ScoreInputs.from_hit(secret.hit, verdict),
-        places=place_count,
-        moment=state.moment,
-    )
+    finding = with_verdict(finding, verdict)
+    score_detail = None
+    if not keeps_result:
+        inputs = ScoreInputs.from_hit(secret.hit, verdict)
+        finding, score_detail = score_finding(finding, inputs, places=place_count, moment=state.moment)
     # A closed finding keeps its state: a credential that was erased for it is not stored again.
     stores_secret = recording.context.keep_secrets and (stored is None or finding.status is Status.ACTIVE)
     record = _build_record(
@@ -227,7 +231,7 @@ def _build_record(
     recording: _Recording,
     placed: _PlacedSecret,
     finding: Finding,
-    score_detail: dict[str, Any],
+    score_detail: dict[str, Any] | None,
     *,
     stores_secret: bool,
     keeps_place: bool,
@@ -235,8 +239,8 @@ def _build_record(
     """Return the row of a finding; a None in the row leaves the stored value as it is.
 
     `stores_secret` says that credential and excerpt are in the row, encrypted; if not, both are None.
-    `keeps_place` says that the stored place stays: commit and excerpt are None. The path is in the row in any
-    case, encrypted if it contains a credential.
+    `keeps_place` says that the stored place stays: commit and excerpt are None. Without `score_detail` the
+    stored rule and score stay too. The path is in the row in any case, encrypted if it contains a credential.
     """
     keys, account_id, secret = recording.context.keys, recording.key.account_id, placed.secret
     secret_box = excerpt_box = None
@@ -252,7 +256,7 @@ def _build_record(
         excerpt_box=excerpt_box,
         source=secret.source or recording.key.source,
         source_path=_seal_path(recording, finding.id, secret),
-        rule=secret.hit.rule.id,
+        rule=None if score_detail is None else secret.hit.rule.id,
         commit_id=None if keeps_place else secret.commit,
         media_type=secret.media_type,
         last_scan_id=recording.key.scan_id,
@@ -395,6 +399,15 @@ async def resolve_finding(context: RunContext, key: SourceKey, finding_id: UUID)
         await table.update_triage(db, key.account_id, resolved)
         await _write_event(db, key, EventType.RESOLVED, resolved, moment)
         await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, resolved=1)
+
+
+def release_gap(context: RunContext, key: SourceKey, saved: SourceCheckpoint | None) -> Gap | None:
+    """Return the gap of a scan whose source was scanned by a higher release; None if it was not."""
+    if saved is None or saved.release is None or saved.release <= context.release:
+        return None
+    earlier, own = format_release(saved.release), format_release(context.release)
+    why = f"scanned by release {earlier} before: release {own} adds findings, but changes and resolves none"
+    return Gap(key.source, why)
 
 
 def open_value(context: RunContext, key: SourceKey, stored: StoredFinding) -> str | None:

@@ -76,7 +76,7 @@ def score_finding(
 
 
 async def rescore_outdated(context: RunContext) -> int:
-    """Score every finding again whose score is of another scoring version, and store it; return how many."""
+    """Score every finding again whose score is of a lower scoring version, and store it; return how many."""
     rescored = 0
     while True:
         async with context.pool.connection() as db, db.transaction():

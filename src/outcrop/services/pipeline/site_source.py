@@ -13,6 +13,7 @@ from http import HTTPStatus
 from time import monotonic
 from urllib.parse import unquote, urlsplit
 
+from outcrop.domain.clock import now
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import OPEN_STATUSES, Confidence, SourceType, Visibility
 from outcrop.domain.place import identity
@@ -25,10 +26,12 @@ from outcrop.services.pipeline.context import RunContext, SourceKey, SourceRepor
 from outcrop.services.pipeline.masking import SecretMasker
 from outcrop.services.pipeline.record import (
     DetectedSecret,
+    ScanCoverage,
     count_as_seen,
     open_path,
     open_value,
     record_secrets,
+    release_gap,
     resolve_finding,
 )
 from outcrop.sources.isolated.repository_job import RepositoryJob
@@ -40,7 +43,7 @@ from outcrop.sources.web.refetch import RefetchResult, refetch, refetch_client
 from outcrop.sources.web.response_reader import Resource
 from outcrop.sources.workspace import work_folder
 from outcrop.store.runs import scan_sources, sources
-from outcrop.store.runs.sources import StoredFinding
+from outcrop.store.runs.sources import SourceCheckpoint, StoredFinding
 
 _RECORD_AT = 200  # detected secrets that are recorded together
 _SAVE_PROGRESS_EVERY = 2.0  # seconds
@@ -60,6 +63,7 @@ class _SiteScan:
     unrecorded: list[DetectedSecret] = field(default_factory=list)
     detected: set[bytes] = field(default_factory=set)  # identities of the recorded secrets' places
     origins: set[str] = field(default_factory=set)  # that have served a resource
+    is_outdated: bool = False  # a higher release has scanned the site before
     pages: int = 0
     size: int = 0
 
@@ -70,7 +74,8 @@ class _SiteScan:
     async def record(self) -> None:
         """Store the secrets that were detected since the last call, and add their places to `detected`."""
         secrets, self.unrecorded = self.unrecorded, []
-        self.detected |= await record_secrets(self.context, self.key, secrets)
+        coverage = ScanCoverage.OUTDATED if self.is_outdated else ScanCoverage.COMPLETE
+        self.detected |= await record_secrets(self.context, self.key, secrets, coverage)
 
 
 async def scan_site(
@@ -84,7 +89,12 @@ async def scan_site(
     """
     headers = {} if token is None else {"Authorization": reveal(token)}
     options = CrawlOptions.from_target(source.url, source.options, source.include, source.exclude, headers)
-    scan = _SiteScan(context, key, source, options, report, origins={key.source})
+    async with context.pool.connection() as db:
+        saved = await sources.select_checkpoint(db, key.account_id, key.source)
+    outdated = release_gap(context, key, saved)
+    scan = _SiteScan(
+        context, key, source, options, report, origins={key.source}, is_outdated=outdated is not None
+    )
     last_saved = monotonic()
     # A generator that is not closed would go on sending requests after the run was cancelled.
     async with aclosing(crawl(context.http, options, scan.add_gap)) as resources:
@@ -103,6 +113,12 @@ async def scan_site(
     if not scan.pages and report.gaps:
         # The first gap is the start page's; the caller adds it again, under the site's name.
         raise OperatorError(report.gaps.pop(0).why)
+    if outdated is not None:
+        report.gaps.append(outdated)
+        return
+    state = SourceCheckpoint(None, context.ruleset.version, (), key.scan_id, context.release)
+    async with context.pool.connection() as db, db.transaction():
+        await sources.save_checkpoint(db, key.account_id, key.source, state, now=now())
 
 
 # --- detecting
@@ -257,7 +273,7 @@ async def _recheck_undetected(scan: _SiteScan) -> None:
                 is_served = await _is_served(context, key, stored, response)
                 if is_served:
                     await count_as_seen(context, key, [stored.finding.id])
-                elif is_served is False:
+                elif is_served is False and not scan.is_outdated:
                     await resolve_finding(context, key, stored.finding.id)
 
 

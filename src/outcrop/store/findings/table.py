@@ -156,13 +156,13 @@ async def erase_secrets(db: Connection, *, closed_before: datetime | None, limit
 async def lock_outdated_scores(
     db: Connection, version: int, limit: int
 ) -> list[tuple[int, Finding, bytes | None, dict[str, Any]]]:
-    """Lock findings of all accounts whose score was computed by another version than `version`.
+    """Lock findings of all accounts whose score was computed by a lower version than `version`.
 
     Return (account id, finding, fingerprint, parts of the score) of each. Locked findings are skipped.
     """
     cursor = await db.execute(
         f"""SELECT account_id, fingerprint, score_detail, {rows.COLUMNS} FROM findings
-            WHERE score_detail IS NOT NULL AND (score_detail ->> 'version')::int <> %s
+            WHERE score_detail IS NOT NULL AND (score_detail ->> 'version')::int < %s
             LIMIT %s FOR NO KEY UPDATE SKIP LOCKED""".encode(),
         [version, limit],
     )

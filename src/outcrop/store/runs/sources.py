@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from outcrop.domain.finding import Finding
+from outcrop.domain.release import Release, format_release
 from outcrop.store.db import Connection
 from outcrop.store.findings import rows
 from outcrop.store.locks import AdvisoryLock
@@ -19,22 +20,32 @@ class SourceCheckpoint:
     rules: str | None  # version of the rules
     tips: tuple[bytes, ...]  # commits from which every scanned object was reachable
     scan_id: UUID | None
+    release: Release | None = None  # that scanned it; None if that release did not record its number
 
 
 async def select_checkpoint(db: Connection, account_id: int, source: str) -> SourceCheckpoint | None:
     """Return the checkpoint of a source; None if no complete scan of it has ended yet."""
     cursor = await db.execute(
-        "SELECT changed, rules, tips, scan_id FROM sources WHERE account_id = %s AND source = %s",
+        "SELECT changed, rules, tips, scan_id, release FROM sources WHERE account_id = %s AND source = %s",
         [account_id, source],
     )
-    row = await cursor.fetchone()
-    return None if row is None else SourceCheckpoint(row[0], row[1], tuple((row[2] or b"").split()), row[3])
+    if (row := await cursor.fetchone()) is None:
+        return None
+    changed, rules, tips, scan_id, release = row
+    return SourceCheckpoint(
+        changed, rules, tuple((tips or b"").split()), scan_id, None if release is None else tuple(release)
+    )
 
 
 async def save_checkpoint(
     db: Connection, account_id: int, source: str, checkpoint: SourceCheckpoint, *, now: datetime
 ) -> None:
-    """Save the checkpoint of a source, in place of the earlier one."""
+    """Save the checkpoint of a source, in place of the earlier one, in the caller's transaction.
+
+    A trigger writes `release`. It refuses another result than that of a higher release.
+    """
+    release = "" if checkpoint.release is None else format_release(checkpoint.release)
+    await db.execute("SELECT set_config('outcrop.release', %s, true)", [release])
     await db.execute(
         """INSERT INTO sources (account_id, source, changed, rules, tips, scan_id, scanned_at)
            VALUES (%s, %s, %s, %s, %s, %s, %s)
