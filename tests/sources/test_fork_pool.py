@@ -10,7 +10,7 @@ import pytest
 
 from outcrop.domain.errors import OperatorError
 from outcrop.sources import fork_pool
-from outcrop.sources.fork_pool import Emit, run_in_processes, run_in_threads
+from outcrop.sources.fork_pool import Emit, ProcessLimits, run_in_processes, run_in_threads
 
 RunFunction = Callable[[Iterable[Any], fork_pool.Work, int], Iterator[Any]]
 
@@ -35,19 +35,17 @@ def test_each_batch_is_run_once(run: RunFunction, count: int, jobs: int) -> None
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_a_process_that_has_grown_is_replaced(monkeypatch: pytest.MonkeyPatch, jobs: int) -> None:
-    monkeypatch.setattr(fork_pool, "MAX_PRIVATE_BYTES", 0)
-    monkeypatch.setattr(fork_pool, "MIN_CPU_SECONDS", 0)
-    results = list(run_in_processes(range(20), emit_worker, jobs))
+def test_a_process_that_has_grown_is_replaced(jobs: int) -> None:
+    limits = ProcessLimits(private_bytes=0, cpu_seconds=0)
+    results = list(run_in_processes(range(20), emit_worker, jobs, limits))
     assert sorted(batch for batch, *_ in results) == list(range(20))
     assert (
         len({pid for _, pid, _ in results}) >= 20 - jobs
     )  # a process checks its memory after its second batch
 
 
-def test_memory_that_is_kept_for_each_batch_does_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fork_pool, "MAX_PRIVATE_BYTES", 40 << 20)
-    monkeypatch.setattr(fork_pool, "MIN_CPU_SECONDS", 0)
+def test_memory_that_is_kept_for_each_batch_does_not_add_up() -> None:
+    limits = ProcessLimits(private_bytes=40 << 20, cpu_seconds=0)
     kept: list[bytes] = []
 
     def keep(batches: Iterator[int], emit: Emit) -> None:
@@ -55,15 +53,14 @@ def test_memory_that_is_kept_for_each_batch_does_not_add_up(monkeypatch: pytest.
             kept.append(os.urandom(8 << 20))
             emit((batch, fork_pool.read_private_bytes()))
 
-    results = list(run_in_processes(range(30), keep, 2))
+    results = list(run_in_processes(range(30), keep, 2, limits))
     assert sorted(batch for batch, _ in results) == list(range(30))
     assert max(own for _, own in results) < (40 + 8 + 16) << 20  # 240 in all, 120 for each process
     assert max(own for _, own in results) > 40 << 20
 
 
-def test_a_process_that_has_just_started_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fork_pool, "MAX_PRIVATE_BYTES", 0)
-    results = list(run_in_processes(range(20), emit_worker, 2))
+def test_a_process_that_has_just_started_is_not_replaced() -> None:
+    results = list(run_in_processes(range(20), emit_worker, 2, ProcessLimits(private_bytes=0)))
     assert len({pid for _, pid, _ in results}) <= 2
 
 
@@ -107,7 +104,7 @@ def test_closing_the_iterator_of_results_stops_the_threads() -> None:
     def work(batches: Iterator[int], emit: Emit) -> None:
         for batch in batches:
             emit(batch)
-            is_closed.wait(10)
+            is_closed.wait(60)
 
     results = run_in_threads(batches(), work, 2)
     next(results)

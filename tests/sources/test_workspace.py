@@ -5,7 +5,6 @@ import os
 import pwd
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -151,9 +150,8 @@ def test_removing_folders_does_not_follow_links(tmp_path: Path) -> None:
 
 
 def test_a_scan_works_if_the_cache_cannot_be_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml"
-    )  # without a cache the rules are compiled: one file is quick
+    # Without a cache the rules are compiled. One file is quick, and the command has no argument for it.
+    monkeypatch.setattr(load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml")
     (tmp_path / "home").write_text("a file")
     repo = Repo(tmp_path / "repo")
     repo.commit({"a": FIRST})
@@ -189,25 +187,22 @@ def test_a_user_without_a_home_has_a_temporary_work_folder(
 
     monkeypatch.delenv("HOME")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    # Only root can become a user that the system does not know.
     monkeypatch.setattr(pwd, "getpwuid", unknown)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with work_folder(cache_folder()) as folder:
+    with work_folder(cache_folder(), tmp_path) as folder:
         assert folder.parent == tmp_path / f"outcrop-{os.getuid()}"
 
 
-def test_a_folder_that_other_users_can_write_to_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def test_a_folder_that_other_users_can_write_to_is_refused(tmp_path: Path) -> None:
     shared = tmp_path / f"outcrop-{os.getuid()}"
     shared.mkdir()
     shared.chmod(0o777)
-    with pytest.raises(OperatorError, match="XDG_CACHE_HOME"), work_folder(Path("/dev/null")):
+    with pytest.raises(OperatorError, match="XDG_CACHE_HOME"), work_folder(Path("/dev/null"), tmp_path):
         pass
     shared.rename(tmp_path / "private")
     (tmp_path / "private").chmod(0o700)
     shared.symlink_to("private")
-    with pytest.raises(OperatorError, match="XDG_CACHE_HOME"), work_folder(Path("/dev/null")):
+    with pytest.raises(OperatorError, match="XDG_CACHE_HOME"), work_folder(Path("/dev/null"), tmp_path):
         pass
 
 
@@ -235,6 +230,7 @@ def test_a_folder_that_another_process_removes_before_it_is_locked_is_created_ag
             remove_abandoned_folders(tmp_path / "work")
         real_flock(lock, operation)
 
+    # The other process must come between two statements of `work_folder`.
     monkeypatch.setattr(fcntl, "flock", remove_first)
     with work_folder(tmp_path) as folder:
         assert removed

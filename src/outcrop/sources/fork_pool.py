@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from multiprocessing.connection import Connection, wait
@@ -27,10 +28,19 @@ from outcrop.processes import wait_for_end, watch_parent
 Emit = Callable[[Any], None]
 Work = Callable[[Iterator[Any], Emit], None]  # reads batches from the iterator and emits results
 
-# Bytes that a process may have for itself before a new fork replaces it: the regex engines and the heap keep
-# all memory that they once allocated.
-MAX_PRIVATE_BYTES = 20 << 20
-MIN_CPU_SECONDS = 5.0  # before a process may be replaced: the next one has to fill its caches again
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """When a process is replaced by a new fork: regex engines and the heap keep all memory they once used.
+
+    The next process has to fill its caches again, so a process runs for some time first.
+    """
+
+    private_bytes: int = 20 << 20  # of memory that only this process uses
+    cpu_seconds: float = 5.0  # at least, before it is replaced
+
+
+PROCESS_LIMITS = ProcessLimits()
 
 
 def count_cores() -> int:
@@ -38,7 +48,9 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_in_processes(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[Any]:
+def run_in_processes(
+    batches: Iterable[Any], work: Work, jobs: int, limits: ProcessLimits = PROCESS_LIMITS
+) -> Iterator[Any]:
     """Call `work(batches, emit)` in up to `jobs` processes that share the batches; yield what they emit.
 
     Results are in no particular order. The processes are forked, so `work` may refer to objects that cannot
@@ -59,7 +71,7 @@ def run_in_processes(batches: Iterable[Any], work: Work, jobs: int) -> Iterator[
         reader, writer = context.Pipe(duplex=False)
         process = context.Process(
             target=_run_process,
-            args=(first_batch, queue, writer, work, [*processes, reader], os.getpid()),
+            args=(first_batch, queue, writer, work, [*processes, reader], os.getpid(), limits),
             daemon=True,
         )
         process.start()
@@ -215,6 +227,7 @@ def _run_process(  # noqa: PLR0917 - a process target takes all that it needs as
     work: Work,
     inherited_pipes: list[Connection],
     parent: int,
+    limits: ProcessLimits,
 ) -> None:
     """Run `work` in a forked process: on its first batch (a tuple of 0 or 1), then on batches from the queue.
 
@@ -235,7 +248,9 @@ def _run_process(  # noqa: PLR0917 - a process target takes all that it needs as
         yield from first_batch
         while not has_grown and (batch := queue.get()) is not None:
             yield batch
-            has_grown = time.process_time() > MIN_CPU_SECONDS and read_private_bytes() > MAX_PRIVATE_BYTES
+            has_grown = (
+                time.process_time() > limits.cpu_seconds and read_private_bytes() > limits.private_bytes
+            )
 
     try:
         work(take_batches(), writer.send)

@@ -33,16 +33,16 @@ def cache_folder() -> Path:
 
 
 @contextlib.contextmanager
-def work_folder(cache: Path) -> Iterator[Path]:
-    """Yield a new folder in `cache`/work, or else in the system's temporary folder; remove it on exit.
+def work_folder(cache: Path, temporary: Path | None = None) -> Iterator[Path]:
+    """Yield a new folder in `cache`/work, or else in the folder `temporary`; remove it on exit.
 
-    The folder is locked until then. Folders of processes that have ended are removed first. Raise
-    OperatorError as `_own_temporary_folder` does.
+    `temporary` is by default the system's. The new folder is locked until the exit. Folders of processes that
+    have ended are removed first. Raise OperatorError as `_own_temporary_folder` does.
     """
     try:
         folder, lock = _create_folder(cache / "work")
     except OSError:
-        folder, lock = _create_folder(_own_temporary_folder())
+        folder, lock = _create_folder(_own_temporary_folder(temporary or Path(tempfile.gettempdir())))
     try:
         yield folder
     finally:
@@ -66,13 +66,13 @@ def _create_folder(parent: Path) -> tuple[Path, int]:
         os.close(lock)  # another process removed the folder before it was locked
 
 
-def _own_temporary_folder() -> Path:
-    """Return this user's folder in the system's temporary folder, which is created if it is missing.
+def _own_temporary_folder(temporary: Path) -> Path:
+    """Return this user's folder in the folder `temporary`; it is created if it is missing.
 
     Raise OperatorError if it is no folder, or if another user owns it or can write to it: who can write to a
     repository can make git run programs.
     """
-    folder = Path(tempfile.gettempdir()) / f"outcrop-{os.getuid()}"
+    folder = temporary / f"outcrop-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     status = folder.lstat()

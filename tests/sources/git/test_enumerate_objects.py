@@ -6,16 +6,20 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from outcrop.sources.fork_pool import run_in_processes
 from outcrop.sources.git import command, enumerate_objects
-from outcrop.sources.git.enumerate_objects import DAMAGED_STORE, list_objects
-from outcrop.sources.git.packs import delta_chains
+from outcrop.sources.git.enumerate_objects import DAMAGED_STORE, LIST_SIZES, ListSizes, list_objects
+from outcrop.sources.git.packs.delta_chains import HeaderSizes, list_blobs
+from outcrop.sources.git.packs.pack import Pack
 from outcrop.sources.git.repository import Repository, open_local
 from tests.sources.conftest import Repo
+from tests.support.calls import recorded_calls
 
 
 def open_repository(repo: Repo, work: Path) -> Repository:
@@ -23,8 +27,8 @@ def open_repository(repo: Repo, work: Path) -> Repository:
     return open_local(repo.path / ".git", work)
 
 
-def list_ids(repository: Repository) -> list[bytes]:
-    return [oid for batch in list_objects(repository, (), lambda _: None, 2) for oid in batch]
+def list_ids(repository: Repository, sizes: ListSizes = LIST_SIZES) -> list[bytes]:
+    return [oid for batch in list_objects(repository, (), lambda _: None, 2, sizes) for oid in batch]
 
 
 def bases(repository: Repository) -> dict[bytes, bytes]:
@@ -48,21 +52,33 @@ def commit_versions(repo: Repo, count: int, part: int = 0) -> None:
         )
 
 
-def no_git(*_: object, **__: object) -> None:
-    raise AssertionError("git is not needed here")
+SEVERAL_PROCESSES = ListSizes(headers=HeaderSizes(entries_per_job=30))
 
 
-@pytest.fixture(params=["sha1", "named", "sha256"])
-def packed(request: pytest.FixtureRequest, tmp_path: Path) -> Repository:
+@pytest.fixture(scope="module", params=["sha1", "named", "sha256"])
+def packed_repo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Repo:
     """Return a repository with 40 versions of three files, packed as ofs-deltas or ref-deltas."""
-    repo = Repo(
-        tmp_path / "packed", *([f"--object-format={request.param}"] if request.param != "named" else [])
-    )
+    options = [f"--object-format={request.param}"] if request.param != "named" else []
+    repo = Repo(tmp_path_factory.mktemp("packed"), *options)
     commit_versions(repo, 40)
     repo.git("tag", "-a", "-m", "the last", "v1")
     repo.git("config", "repack.useDeltaBaseOffset", str(request.param != "named").lower())
     repo.git("repack", "-adfq", "--depth=5", "--window=20")
-    return open_repository(repo, tmp_path / "work")
+    return repo
+
+
+@pytest.fixture
+def packed(packed_repo: Repo, tmp_path: Path) -> Repository:
+    return open_repository(packed_repo, tmp_path / "work")
+
+
+@pytest.fixture(scope="module")
+def twenty_versions(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+    """Return a repository with 20 versions of three files in one pack. Tests copy it."""
+    repo = Repo(tmp_path_factory.mktemp("twenty"))
+    commit_versions(repo, 20)
+    repo.git("repack", "-adfq")
+    return repo
 
 
 @pytest.fixture
@@ -91,13 +107,11 @@ def test_every_object_is_listed_once_and_after_its_base(packed: Repository) -> N
 
 @pytest.mark.parametrize("together", [1, 7, 50])
 def test_every_object_is_listed_once_if_objects_are_grouped_in_parts(
-    packed: Repository, monkeypatch: pytest.MonkeyPatch, together: int
+    packed: Repository, together: int
 ) -> None:
-    monkeypatch.setattr(enumerate_objects, "_MAX_GROUPED", together)
-    monkeypatch.setattr(delta_chains, "_ENTRIES_PER_JOB", together * 20)
-    monkeypatch.setattr(delta_chains, "_READ_BYTES", 100)
-    monkeypatch.setattr(enumerate_objects, "_IDS_PER_WRITE", 10)
-    assert sorted(list_ids(packed)) == sorted(bases(packed))
+    headers = HeaderSizes(read_bytes=100, entries_per_job=together * 20)
+    sizes = ListSizes(grouped=together, ids_per_write=10, headers=headers)
+    assert sorted(list_ids(packed, sizes)) == sorted(bases(packed))
 
 
 def test_all_deltas_of_an_object_are_listed_before_the_next_object(
@@ -138,7 +152,7 @@ def test_git_is_not_started_for_a_usual_pack(
     commit_versions(repo, 5)
     repo.git("repack", "-adfq")
     repository = open_repository(repo, tmp_path / "work")
-    monkeypatch.setattr(command, "start", no_git)
+    monkeypatch.setenv("PATH", str(tmp_path))  # there is no git in it
     assert len(list_ids(repository)) == 20  # fifteen files and five commits
 
 
@@ -202,15 +216,12 @@ def truncate_header(pack: Path, _: random.Random) -> None:
     "damage", [truncate_index, truncate_pack, truncate_header, make_headers_endless, *[overwrite_headers] * 5]
 )
 def test_objects_of_a_damaged_pack_are_listed_as_git_lists_them(
-    repo: Repo,
+    twenty_versions: Repo,
     tmp_path: Path,
     damage: Callable[[Path, random.Random], None],
     request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(delta_chains, "_ENTRIES_PER_JOB", 30)  # in processes, whose errors would end the scan
-    commit_versions(repo, 20)
-    repo.git("repack", "-adfq")
+    repo = twenty_versions.copy_to(tmp_path / "repo")
     (pack,) = (repo.path / ".git" / "objects" / "pack").glob("*.pack")
     for file in (pack, pack.with_suffix(".idx")):
         file.chmod(0o600)
@@ -222,46 +233,44 @@ def test_objects_of_a_damaged_pack_are_listed_as_git_lists_them(
     of_git = {row[: -enumerate_objects._SIZE_BYTES].hex().encode() for row in [*everything, *messages]}
     everything.close()
     messages.close()
-    assert of_git <= set(list_ids(ours)) or ours.gaps == by_git.gaps == [DAMAGED_STORE]
+    listed = set(list_ids(ours, SEVERAL_PROCESSES))  # in processes, whose errors would end the scan
+    assert of_git <= listed or ours.gaps == by_git.gaps == [DAMAGED_STORE]
 
 
-def test_entries_of_a_pack_that_cannot_be_read_are_left_to_git(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit_versions(repo, 20)
-    repo.git("repack", "-adfq")
-    repository = open_repository(repo, tmp_path / "work")
-    expected = list_ids(repository)
-    read_pack = delta_chains.Pack.read
+def test_entries_of_a_pack_that_cannot_be_read_are_left_to_git(twenty_versions: Repo, tmp_path: Path) -> None:
+    class HalfReadablePack(Pack):
+        def read(self, offset: int, size: int) -> bytes:
+            if offset > self.size // 3:
+                raise OSError("input/output error")
+            return super().read(offset, size)
 
-    def read(pack: delta_chains.Pack, offset: int, size: int) -> bytes:
-        if offset > pack.size // 3:
-            raise OSError("input/output error")
-        return read_pack(pack, offset, size)
+    repo = twenty_versions.copy_to(tmp_path / "repo")
+    (index,) = (repo.path / ".git" / "objects" / "pack").glob("*.idx")
+    sizes = HeaderSizes(read_bytes=200, entries_per_job=30)
 
-    monkeypatch.setattr(delta_chains, "_ENTRIES_PER_JOB", 30)
-    monkeypatch.setattr(delta_chains, "_READ_BYTES", 200)
-    monkeypatch.setattr(delta_chains.Pack, "read", read)
-    assert sorted(list_ids(repository)) == sorted(expected)
+    def list_entries(pack: Pack) -> tuple[set[bytes], set[bytes]]:
+        """Return the ids that are listed, and those that are left to git."""
+        messages, unknown = set[bytes](), set[bytes]()
+        with closing(pack):
+            blobs = list_blobs(pack, 2, lambda oid, _: messages.add(oid), unknown.add, sizes)
+            return {oid for oid, _ in blobs} | messages, unknown
+
+    listed, unknown = list_entries(HalfReadablePack(index))
+    everything, none = list_entries(Pack(index))
+    assert len(listed) > 10 < len(unknown)
+    assert listed <= everything <= listed | unknown
+    assert none == set()
 
 
 def test_a_pack_that_is_read_in_several_processes_has_the_same_objects(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    twenty_versions: Repo, tmp_path: Path
 ) -> None:
-    commit_versions(repo, 20)
-    repo.git("repack", "-adfq")
+    repo = twenty_versions.copy_to(tmp_path / "repo")
     repository = open_repository(repo, tmp_path / "work")
     expected = list_ids(repository)
-    started: list[int] = []
-    run = delta_chains.run_in_processes
-    monkeypatch.setattr(delta_chains, "_ENTRIES_PER_JOB", 30)
-    monkeypatch.setattr(
-        delta_chains,
-        "run_in_processes",
-        lambda parts, work, jobs: started.append(len(parts)) or run(parts, work, jobs),
-    )
-    assert list_ids(repository) == expected
-    assert started == [4]  # of 120 objects
+    with recorded_calls(run_in_processes) as runs:
+        assert list_ids(repository, SEVERAL_PROCESSES) == expected
+    assert [len(run.arguments["batches"]) for run in runs] == [4]  # of 120 objects
 
 
 def test_a_listing_that_is_closed_early_leaves_no_thread_behind(repo: Repo, tmp_path: Path) -> None:

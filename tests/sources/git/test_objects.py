@@ -2,23 +2,29 @@
 
 import random
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from outcrop.sources.git import objects
 from outcrop.sources.git.enumerate_objects import list_objects
-from outcrop.sources.git.objects import MessageId
-from outcrop.sources.git.packs import pack
+from outcrop.sources.git.objects import READ_SIZES, MessageId, ReadSizes, read_with_git
+from outcrop.sources.git.packs.pack import PackLimits
 from outcrop.sources.git.repository import open_local
 from tests.sources.conftest import Repo
+from tests.support.calls import recorded_calls
 
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Repo:
+def repo(many_messages: Repo, tmp_path: Path) -> Repo:
+    return many_messages.copy_to(tmp_path / "repo")
+
+
+@pytest.fixture(scope="module")
+def many_messages(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     """Write commits with long and similar messages, which git packs as deltas, an empty message and a tag."""
-    repo = Repo(tmp_path / "repo")
+    repo = Repo(tmp_path_factory.mktemp("messages"))
     chance = random.Random(3)
     text = [f"* line {number} was {chance.randrange(10**9)}" for number in range(200)]
     for number in range(20):
@@ -45,11 +51,12 @@ def read_with_cat_file(repo: Repo) -> dict[bytes, bytes]:
     return messages
 
 
-def read_messages(repo: Repo, work: Path) -> dict[bytes, objects.Content]:
+def read_messages(repo: Repo, work: Path, sizes: ReadSizes = READ_SIZES) -> dict[bytes, objects.Content]:
     repository = open_local(repo.path / ".git", work)
+    batches = list_objects(repository, (), lambda _: None, 1)
     return {
         content[0]: content
-        for content in objects.read_contents(repository, list_objects(repository, (), lambda _: None, 1))
+        for content in objects.read_contents(repository, batches, sizes)
         if isinstance(content[0], MessageId)
     }
 
@@ -59,24 +66,14 @@ def texts(messages: dict[bytes, objects.Content]) -> dict[bytes, object]:
 
 
 @pytest.fixture
-def ids_for_git(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Return the list of ids that git is asked for."""
-    ids: list[bytes] = []
-    read_with_git = objects.read_with_git
-
-    def record_ids(
-        repository: objects.Repository, batches: Iterable[list[bytes]], *, messages_only: bool = True
-    ) -> object:
-        batches = list(batches)
-        ids.extend(oid for batch in batches for oid in batch)
-        return read_with_git(repository, batches, messages_only=messages_only)
-
-    monkeypatch.setattr(objects, "read_with_git", record_ids)
-    return ids
+def ids_for_git() -> Iterator[Callable[[], list[bytes]]]:
+    """Yield a function that returns the ids which git was asked for."""
+    with recorded_calls(read_with_git) as calls:
+        yield lambda: [oid for call in calls for batch in call.arguments["batches"] for oid in batch]
 
 
 def test_messages_in_a_pack_are_read_without_git(
-    repo: Repo, tmp_path: Path, ids_for_git: list[bytes]
+    repo: Repo, tmp_path: Path, ids_for_git: Callable[[], list[bytes]]
 ) -> None:
     (index,) = (repo.path / ".git" / "objects" / "pack").glob("*.idx")
     rows = repo.git("verify-pack", "-v", str(index)).splitlines()
@@ -84,18 +81,16 @@ def test_messages_in_a_pack_are_read_without_git(
     messages = read_messages(repo, tmp_path / "work")
     assert len(messages) == 22
     assert texts(messages) == read_with_cat_file(repo)
-    assert ids_for_git == []
+    assert ids_for_git() == []
 
 
-def test_messages_are_read_in_several_batches(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(objects, "_SCAN_BYTES", 10_000)
-    assert texts(read_messages(repo, tmp_path / "work")) == read_with_cat_file(repo)
+def test_messages_are_read_in_several_batches(repo: Repo, tmp_path: Path) -> None:
+    sizes = ReadSizes(scanned_bytes=10_000)
+    assert texts(read_messages(repo, tmp_path / "work", sizes)) == read_with_cat_file(repo)
 
 
 def test_messages_of_several_packs_are_read_once(
-    repo: Repo, tmp_path: Path, ids_for_git: list[bytes]
+    repo: Repo, tmp_path: Path, ids_for_git: Callable[[], list[bytes]]
 ) -> None:
     repo.commit_message("in a second pack\n")
     repo.git("repack", "-dq")
@@ -104,19 +99,19 @@ def test_messages_of_several_packs_are_read_once(
     ids = [oid for batch in list_objects(repository, (), lambda _: None, 1) for oid in batch]
     assert len(ids) == len(set(ids)) == 24
     assert texts(read_messages(repo, tmp_path / "second")) == read_with_cat_file(repo)
-    assert ids_for_git == [repo.git("rev-parse", "HEAD").encode()]
+    assert ids_for_git() == [repo.git("rev-parse", "HEAD").encode()]
 
 
 def test_messages_of_a_pack_that_is_not_open_are_left_to_git(
-    repo: Repo, tmp_path: Path, ids_for_git: list[bytes], monkeypatch: pytest.MonkeyPatch
+    repo: Repo, tmp_path: Path, ids_for_git: Callable[[], list[bytes]]
 ) -> None:
-    monkeypatch.setattr(pack, "_MAX_OPEN_PACKS", 0)
-    assert texts(read_messages(repo, tmp_path / "work")) == read_with_cat_file(repo)
-    assert sorted(ids_for_git) == sorted(read_with_cat_file(repo))
+    sizes = ReadSizes(packs=PackLimits(open_packs=0))
+    assert texts(read_messages(repo, tmp_path / "work", sizes)) == read_with_cat_file(repo)
+    assert sorted(ids_for_git()) == sorted(read_with_cat_file(repo))
 
 
 def test_messages_of_a_replaced_pack_are_left_to_git(
-    repo: Repo, tmp_path: Path, ids_for_git: list[bytes]
+    repo: Repo, tmp_path: Path, ids_for_git: Callable[[], list[bytes]]
 ) -> None:
     repository = open_local(repo.path / ".git", tmp_path / "work")
     batches = list(list_objects(repository, (), lambda _: None, 1))
@@ -125,7 +120,7 @@ def test_messages_of_a_replaced_pack_are_left_to_git(
     messages = {content[0]: content for content in objects.read_contents(repository, batches)}
     assert texts(messages) == {oid: text for oid, text in read_with_cat_file(repo).items() if oid in messages}
     assert len(messages) == 22
-    assert sorted(ids_for_git) == sorted(messages)
+    assert sorted(ids_for_git()) == sorted(messages)
 
 
 def test_a_damaged_message_is_missing_and_the_others_are_read(repo: Repo, tmp_path: Path) -> None:

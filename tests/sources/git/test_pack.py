@@ -11,8 +11,9 @@ import pytest
 from outcrop.scanner.engine.delta_scan import FileVersion
 from outcrop.sources.git import objects
 from outcrop.sources.git.cat_file import LargeObject
-from outcrop.sources.git.packs import index, pack
-from outcrop.sources.git.packs.pack import PackReader
+from outcrop.sources.git.objects import ReadSizes
+from outcrop.sources.git.packs import pack
+from outcrop.sources.git.packs.pack import PackLimits, PackReader
 from outcrop.sources.git.repository import open_local
 from tests.sources.conftest import Repo, Scan, token
 
@@ -30,8 +31,14 @@ def lines(version: int) -> str:
 
 
 @pytest.fixture
-def repo(tmp_path: Path) -> Repo:
-    repo = Repo(tmp_path / "repo")
+def repo(thirty_versions: Repo, tmp_path: Path) -> Repo:
+    return thirty_versions.copy_to(tmp_path / "repo")
+
+
+@pytest.fixture(scope="module")
+def thirty_versions(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+    """Return a repository with 30 versions of a file in one pack. Tests get a copy of it."""
+    repo = Repo(tmp_path_factory.mktemp("thirty"))
     for version in range(30):
         repo.commit({"a": lines(version), f"other/{version % 3}": f"{version}\n" * 50})
     repo.git("repack", "-adfq")
@@ -172,22 +179,26 @@ def test_a_damaged_index_never_yields_a_wrong_blob(repo: Repo) -> None:
         )
 
 
-def test_the_number_of_open_packs_is_limited(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_open_packs_is_limited(repo: Repo) -> None:
     for number in range(4):
         repo.commit({"b": f"pack {number}\n" * 99})
         repo.git("repack", "-dq")
-    monkeypatch.setattr(pack, "_MAX_OPEN_PACKS", 2)
     before = len(list(Path("/proc/self/fd").iterdir()))
-    packs = PackReader([objects_folder(repo)])
+    packs = PackReader([objects_folder(repo)], PackLimits(open_packs=2))
     assert len(list(Path("/proc/self/fd").iterdir())) == before + 4
     packs.close()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_an_id_far_from_its_expected_position_is_found(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = read_all_blobs(repo)
-    monkeypatch.setattr(index, "isqrt", lambda _: -2)
-    assert read_blobs(repo, list(expected)) == expected
+def test_an_id_far_from_its_expected_position_is_found(tmp_path: Path) -> None:
+    """Ids are expected to be distributed evenly; all of these are at the beginning of the range."""
+    oids = [b"\1\0\0" + bytes([number]) * 17 for number in range(200)]
+    contents = [b"content %03d" % number for number in range(200)]
+    folder = write_pack(tmp_path, [entry(3, len(content), content) for content in contents], oids)
+    packs = PackReader([folder])
+    versions = [packs.read_blob(oid) for oid in oids]
+    packs.close()
+    assert [version and version.content for version in versions] == contents
 
 
 def varint(number: int) -> bytes:
@@ -206,10 +217,10 @@ def make_ids(count: int) -> list[bytes]:
     return [bytes([number]) * 20 for number in range(1, count + 1)]
 
 
-def write_pack(folder: Path, entries: list[bytes]) -> Path:
-    """Write a pack that git would not write, and its index; return the object folder."""
+def write_pack(folder: Path, entries: list[bytes], oids: list[bytes] | None = None) -> Path:
+    """Write a pack that git would not write, and its index with sorted ids; return the object folder."""
     (folder / "pack").mkdir(parents=True)
-    oids = make_ids(len(entries))
+    oids = oids or make_ids(len(entries))
     pack, offsets = b"PACK" + struct.pack(">II", 2, len(entries)), []
     for data in entries:
         offsets.append(len(pack))
@@ -295,9 +306,8 @@ def test_a_cycle_of_deltas_is_left_to_git(tmp_path: Path) -> None:
     packs.close()
 
 
-def test_the_chain_cache_is_limited(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pack, "_CHAIN_CACHE_BYTES", 3 * len(lines(30)))
-    packs = PackReader([objects_folder(repo)])
+def test_the_chain_cache_is_limited(repo: Repo) -> None:
+    packs = PackReader([objects_folder(repo)], PackLimits(cached_bytes=3 * len(lines(30))))
     expected = read_all_blobs(repo)
     for oid, content in expected.items():
         version = packs.read_blob(bytes.fromhex(oid))
@@ -311,15 +321,12 @@ def test_the_chain_cache_is_limited(repo: Repo, monkeypatch: pytest.MonkeyPatch)
     packs.close()
 
 
-def test_a_chain_with_too_many_bytes_of_deltas_is_left_to_git(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pack, "_MAX_DELTA_BYTES", 3 * len(DELTA))
+def test_a_chain_with_too_many_bytes_of_deltas_is_left_to_git(tmp_path: Path) -> None:
     entries = [GOOD]
     for size in range(5, 25, 3):
         delta = varint(size) + varint(size + 3) + bytes([0x90, size]) + b"\3new"
         entries.append(entry(6, len(delta), delta, bytes([len(entries[-1])])))
-    packs = PackReader([write_pack(tmp_path, entries)])
+    packs = PackReader([write_pack(tmp_path, entries)], PackLimits(delta_bytes=3 * len(DELTA)))
     first, *_, fourth, _, _, _, last = make_ids(len(entries))
     assert packs.read_blob(last) is None
     assert [version and version.content for version in map(packs.read_blob, (fourth, last))] == [
@@ -330,16 +337,13 @@ def test_a_chain_with_too_many_bytes_of_deltas_is_left_to_git(
     packs.close()
 
 
-def test_a_version_does_not_keep_its_base_after_the_scan(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(objects, "_SCAN_BYTES", 1)
+def test_a_version_does_not_keep_its_base_after_the_scan(repo: Repo, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     repository = open_local(repo.path / ".git", tmp_path / "work")
     oids = [repo.git("rev-parse", f"HEAD~{back}:a").encode() for back in range(30)]
     versions = [
         version
-        for item in objects.read_objects(repository, [oids])
+        for item in objects.read_objects(repository, [oids], ReadSizes(scanned_bytes=1))
         if isinstance(item, list)
         for _, version in item
     ]
@@ -363,11 +367,8 @@ def test_packed_and_loose_versions_have_the_same_findings(tmp_path: Path, scan: 
     assert len(loose) == 10  # five tokens in each file
 
 
-def test_objects_are_read_from_packs_and_from_git(
-    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(objects, "_MAX_WAITING", 2)
-    monkeypatch.setattr(objects, "_SCAN_BYTES", 10_000)
+def test_objects_are_read_from_packs_and_from_git(repo: Repo, tmp_path: Path) -> None:
+    sizes = ReadSizes(waiting=2, scanned_bytes=10_000)
     expected = read_all_blobs(repo) | {
         repo.blob(b"loose %d\n" % number): b"loose %d\n" % number for number in range(5)
     }
@@ -378,6 +379,6 @@ def test_objects_are_read_from_packs_and_from_git(
     repository = open_local(repo.path / ".git", tmp_path / "work")
     found = {
         oid.decode(): content.read(1 << 21) if isinstance(content, LargeObject) else content
-        for oid, content in objects.read_contents(repository, [[oid.encode() for oid in expected]])
+        for oid, content in objects.read_contents(repository, [[oid.encode() for oid in expected]], sizes)
     }
     assert found == expected

@@ -11,8 +11,10 @@ from outcrop.sources.git.packs.index import OID_BYTES, PackIndex, list_pack_inde
 from tests.sources.conftest import Repo
 
 
-@pytest.fixture
-def pack(repo: Repo) -> Path:
+@pytest.fixture(scope="module")
+def ten_versions(tmp_path_factory: pytest.TempPathFactory) -> Repo:
+    """Return a repository with ten versions of three files in one pack. Tests get a copy of it."""
+    repo = Repo(tmp_path_factory.mktemp("ten"))
     for version in range(10):
         repo.commit(
             {
@@ -21,6 +23,16 @@ def pack(repo: Repo) -> Path:
             }
         )
     repo.git("repack", "-adfq")
+    return repo
+
+
+@pytest.fixture
+def repo(ten_versions: Repo, tmp_path: Path) -> Repo:
+    return ten_versions.copy_to(tmp_path / "repo")
+
+
+@pytest.fixture
+def pack(repo: Repo) -> Path:
     (pack,) = (repo.path / ".git" / "objects" / "pack").glob("*.pack")
     return pack
 
@@ -41,13 +53,12 @@ def list_entries(index: Path) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("chunk", [pack_index._SORT_CHUNK, 7])
 @pytest.mark.parametrize("version", ["2", "2,0x400"], ids=["4-byte", "8-byte"])
 def test_objects_are_sorted_by_their_offset_in_the_pack(
-    repo: Repo, pack: Path, monkeypatch: pytest.MonkeyPatch, version: str, chunk: int
+    repo: Repo, pack: Path, version: str, chunk: int
 ) -> None:
     """Offsets beyond two gigabytes are in a second table; an option of git puts smaller ones there too."""
-    monkeypatch.setattr(pack_index, "_SORT_CHUNK", chunk)
     path = write_index(repo, pack, version)
     with closing(PackIndex(path)) as index:
-        positions, offsets = index.sort_by_offset(pack.stat().st_size)
+        positions, offsets = index.sort_by_offset(pack.stat().st_size, chunk)
         all_ids = index.read_ids()
         ids = [all_ids[position * OID_BYTES : (position + 1) * OID_BYTES] for position in positions]
         assert [index.find_offset(oid) for oid in ids] == list(offsets)

@@ -743,6 +743,7 @@ def test_folders_hundreds_deep_are_scanned(repo: Repo, scan: Scan) -> None:
 def test_the_scan_of_a_tree_that_expands_to_billions_of_files_ends(
     pair: Repo, scan: Scan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A scan has no argument for it, and git would take a minute to fill the usual memory.
     monkeypatch.setattr(attribution, "_DIFF_MEMORY", 24 << 20)
     tree = pair.tree(("100644", b"x", pair.blob(f"{THIRD}\n".encode())))
     for _ in range(10):

@@ -728,8 +728,7 @@ def test_pages_that_link_back_are_an_error(host, call_failing):
     assert len(host.requests) == 3
 
 
-def test_endless_pages_are_an_error(host, call_failing, monkeypatch):
-    monkeypatch.setattr("outcrop.sources.hosts.github_api._MAX_PAGES", 5)
+def test_endless_pages_are_an_error(host, call_failing):
     host.add_repo("ada/one")
     correct_page = host._page
 
@@ -738,7 +737,7 @@ def test_endless_pages_are_an_error(host, call_failing, monkeypatch):
         return correct_page(request, items, path)
 
     host._page = endless
-    assert call_failing(lambda github: github.repositories("ada")).kind == "malformed"
+    assert call_failing(lambda github: github.repositories("ada"), max_pages=5).kind == "malformed"
     assert len(host.requests) == 6
 
 

@@ -25,7 +25,7 @@ from typing import IO
 
 from outcrop.sources.git import command
 from outcrop.sources.git.id_sets import IdSet, RowFile
-from outcrop.sources.git.packs.delta_chains import list_blobs
+from outcrop.sources.git.packs.delta_chains import HEADER_SIZES, HeaderSizes, list_blobs
 from outcrop.sources.git.packs.index import OID_BYTES, list_pack_indexes
 from outcrop.sources.git.packs.pack import READ_ERRORS, Pack
 from outcrop.sources.git.repository import Repository
@@ -40,9 +40,7 @@ _BATCH_CHECK = [
     "--buffer",
 ]
 _ALL_OBJECTS = ["--batch-all-objects", "--unordered"]
-_IDS_PER_WRITE = 4_096  # ids that are written to git at a time
 _LIST_CONFIG = {"core.packedGitLimit": "16m"}  # more than usual: nothing else runs meanwhile
-_MAX_GROUPED = 300_000  # objects that are grouped by delta base at a time: each takes 120 bytes
 # A file name in one of the 256 folders of loose objects. The folder is named by the first two digits of the
 # id.
 _LOOSE_NAME = re.compile("[0-9a-f]{38}(?:[0-9a-f]{24})?")
@@ -50,6 +48,18 @@ _SIZE_BYTES = 6  # of the packed size in a row
 _NO_BASE = b""
 _SCANNED_TYPES = (b"blob ", b"commit ", b"tag ")
 _MESSAGE_ROW = struct.Struct(f">{OID_BYTES}sIQ")  # id of a commit or tag, number of its pack, pack offset
+
+
+@dataclass(frozen=True, slots=True)
+class ListSizes:
+    """How many objects are handled at once while they are listed."""
+
+    grouped: int = 300_000  # by delta base: each takes 120 bytes
+    ids_per_write: int = 4_096  # to git
+    headers: HeaderSizes = HEADER_SIZES
+
+
+LIST_SIZES = ListSizes()
 
 
 class MessageBatch(list[bytes]):
@@ -66,7 +76,11 @@ class MessageBatch(list[bytes]):
 
 
 def list_objects(
-    repository: Repository, known: Container[bytes], on_listed: Callable[[bytes], None], jobs: int
+    repository: Repository,
+    known: Container[bytes],
+    on_listed: Callable[[bytes], None],
+    jobs: int,
+    sizes: ListSizes = LIST_SIZES,
 ) -> Iterator[list[bytes]]:
     """Yield batches of hexadecimal ids of all commits and tags that are not `known`, then of all such blobs.
 
@@ -77,7 +91,7 @@ def list_objects(
     are forked when the memory for listing is free again.
     """
     with closing(RowFile(repository.folder)) as blobs, closing(RowFile(repository.folder)) as messages:
-        lists = _ObjectLists(blobs, messages, known)
+        lists = _ObjectLists(blobs, messages, known, sizes=sizes)
         try:
             _list_packs(repository, lists, jobs)
         except READ_ERRORS:  # git reports what is damaged
@@ -96,6 +110,7 @@ class _ObjectLists:
     messages: RowFile  # _MESSAGE_ROW of each commit and tag in a pack
     known: Container[bytes]  # binary ids that are left out
     indexes: list[Path] = field(default_factory=list)  # the pack indexes, by the number in `messages`
+    sizes: ListSizes = LIST_SIZES
 
 
 def _list_packs(repository: Repository, lists: _ObjectLists, jobs: int) -> None:
@@ -129,7 +144,7 @@ def _list_packs(repository: Repository, lists: _ObjectLists, jobs: int) -> None:
         for index in indexes:
             lists.indexes.append(index)
             with closing(Pack(index)) as pack:
-                for oid, size in list_blobs(pack, jobs, add_message, add_unknown):
+                for oid, size in list_blobs(pack, jobs, add_message, add_unknown, lists.sizes.headers):
                     if add_new(oid) and oid not in lists.known:
                         lists.blobs.add(oid + size.to_bytes(_SIZE_BYTES, "big"))
         if unknown.width:
@@ -193,17 +208,17 @@ def _list_with_git(repository: Repository, ids: Iterable[bytes] | None, lists: _
     """Add the objects with these binary ids, or all objects if `ids` is None, to `lists.blobs` by asking git.
 
     Commits and tags are added there too. Trees and the objects in `lists.known` are left out. An object
-    follows its delta base if both are among the same _MAX_GROUPED objects. If git fails, DAMAGED_STORE is
-    added to the repository's gaps.
+    follows its delta base if both are among the same `lists.sizes.grouped` objects. If git fails,
+    DAMAGED_STORE is added to the repository's gaps.
     """
     rows_by_base: defaultdict[bytes, bytearray] = defaultdict(bytearray)
     count = 0
-    for oid, size, base in _query_git(repository, ids):
+    for oid, size, base in _query_git(repository, ids, lists.sizes.ids_per_write):
         if oid not in lists.known:
             row = oid + size.to_bytes(_SIZE_BYTES, "big")
             rows_by_base[base] += row
             count += 1
-            if count % _MAX_GROUPED == 0:
+            if count % lists.sizes.grouped == 0:
                 _append_delta_chains(rows_by_base, lists.blobs, len(row))
     if rows_by_base:
         _append_delta_chains(rows_by_base, lists.blobs, len(row))
@@ -227,7 +242,9 @@ def _append_delta_chains(rows_by_base: dict[bytes, bytearray], blobs: RowFile, w
                 stack += rows_by_base.pop(row[:-_SIZE_BYTES], b"")
 
 
-def _query_git(repository: Repository, ids: Iterable[bytes] | None) -> Iterator[tuple[bytes, int, bytes]]:
+def _query_git(
+    repository: Repository, ids: Iterable[bytes] | None, ids_per_write: int = LIST_SIZES.ids_per_write
+) -> Iterator[tuple[bytes, int, bytes]]:
     """Yield binary id, packed size and binary id of the delta base of each object that is not a tree.
 
     The objects are those with the given binary ids, or all objects if `ids` is None. The base is _NO_BASE if
@@ -247,7 +264,9 @@ def _query_git(repository: Repository, ids: Iterable[bytes] | None) -> Iterator[
         ) as process,
     ):
         assert process.stdout is not None  # noqa: S101 - for the type checker
-        feeder = _IdFeeder(process.stdin, iter(ids)) if process.stdin and ids is not None else None
+        feeder = (
+            _IdFeeder(process.stdin, iter(ids), ids_per_write) if process.stdin and ids is not None else None
+        )
         for line in process.stdout:
             if line.startswith(_SCANNED_TYPES):
                 _, size, oid, base = line.split()
@@ -269,11 +288,12 @@ class _IdFeeder(threading.Thread):
     It starts itself. `has_finished` is set when all ids are written.
     """
 
-    def __init__(self, stdin: IO[bytes], ids: Iterator[bytes]) -> None:
+    def __init__(self, stdin: IO[bytes], ids: Iterator[bytes], ids_per_write: int) -> None:
         super().__init__(daemon=True)
         self.has_finished = False
         self._stdin = stdin
         self._ids = ids
+        self._ids_per_write = ids_per_write
         self.start()
 
     def run(self) -> None:
@@ -282,6 +302,6 @@ class _IdFeeder(threading.Thread):
         If git ends before that, return without an error; `has_finished` stays False.
         """
         with contextlib.suppress(OSError, ValueError), self._stdin as stdin:  # git has ended
-            while ids := list(islice(self._ids, _IDS_PER_WRITE)):
+            while ids := list(islice(self._ids, self._ids_per_write)):
                 stdin.write(b"".join(ids).hex("\n", OID_BYTES).encode() + b"\n")
             self.has_finished = True

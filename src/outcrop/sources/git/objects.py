@@ -35,15 +35,25 @@ from outcrop.sources.git.cat_file import (
     split_item,
 )
 from outcrop.sources.git.enumerate_objects import MessageBatch
-from outcrop.sources.git.packs.pack import PackReader
+from outcrop.sources.git.packs.pack import PACK_LIMITS, PackLimits, PackReader
 from outcrop.sources.git.repository import Repository
 
 _REPORT_BYTES = 8 << 20  # bytes of scanned blobs after which a process reports
 _REPORT_HITS = 200  # objects with hits after which a process reports
-_SCAN_BYTES = 1 << 20  # bytes of objects that are scanned together
-_MAX_WAITING = 10_000  # objects that wait for git before git is started
 _MISSING, _TRUNCATED = "object is missing or damaged", "object is damaged: only its beginning was read"
 READ_GAPS = {_MISSING, _TRUNCATED}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSizes:
+    """How many objects are read and scanned together."""
+
+    scanned_bytes: int = 1 << 20  # of objects that are scanned together
+    waiting: int = 10_000  # objects that wait for git before git is started
+    packs: PackLimits = PACK_LIMITS
+
+
+READ_SIZES = ReadSizes()
 
 Versions = list[tuple[bytes, FileVersion]]  # ids and contents of blobs, each after its delta base
 
@@ -135,13 +145,15 @@ def scan_objects(
             yield item[0], result, item[1].size
 
 
-def read_contents(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[Content]:
+def read_contents(
+    repository: Repository, batches: Iterable[list[bytes]], sizes: ReadSizes = READ_SIZES
+) -> Iterator[Content]:
     """Yield (id, content) of each object with an id in `batches`, one by one.
 
     The content is bytes; or a LargeObject, which can be read only until the next object is requested; or None
     if git cannot read the object. Of a commit or tag the content is the message.
     """
-    for item in read_objects(repository, batches):
+    for item in read_objects(repository, batches, sizes):
         if isinstance(item, list):
             yield from ((oid, version.content) for oid, version in item)
         else:
@@ -160,20 +172,22 @@ def read_file_at_head(repository: Repository, path: bytes) -> bytes:
     return next((content for content in contents if isinstance(content, bytes)), b"")
 
 
-def read_objects(repository: Repository, batches: Iterable[list[bytes]]) -> Iterator[CatFileItem | Versions]:
+def read_objects(
+    repository: Repository, batches: Iterable[list[bytes]], sizes: ReadSizes = READ_SIZES
+) -> Iterator[CatFileItem | Versions]:
     """Yield the blobs and messages with the ids in `batches`, many at a time: from packs, or else from git.
 
     Blobs of packs are yielded as a list of (id, FileVersion), which is valid until the next item is
     requested. Other items are as in `read_with_git`. git reads what the packs cannot give. git is started
-    once at the end, or earlier if _MAX_WAITING objects wait for it.
+    once at the end, or earlier if `sizes.waiting` objects wait for it.
     """
     waiting: list[bytes] = []  # ids that the packs cannot give
-    with closing(PackReader(repository.objects)) as packs:
+    with closing(PackReader(repository.objects, sizes.packs)) as packs:
         versions: Versions = []
-        size = 0
+        size, max_size = 0, sizes.scanned_bytes
         for batch in batches:
             if isinstance(batch, MessageBatch):
-                yield from _read_messages(packs, batch, waiting)
+                yield from _read_messages(packs, batch, waiting, sizes.scanned_bytes)
             else:
                 for oid in batch:
                     version = packs.read_blob(unhexlify(oid))
@@ -182,12 +196,12 @@ def read_objects(repository: Repository, batches: Iterable[list[bytes]]) -> Iter
                         continue
                     versions.append((oid, version))
                     size += len(version.content)
-                    if size > _SCAN_BYTES:
+                    if size > max_size:
                         yield versions
                         for _, scanned in versions:
                             scanned.drop_base()
                         versions, size = [], 0
-            if len(waiting) >= _MAX_WAITING:
+            if len(waiting) >= sizes.waiting:
                 yield from read_with_git(repository, [waiting.copy()])
                 waiting.clear()
         if versions:
@@ -196,7 +210,9 @@ def read_objects(repository: Repository, batches: Iterable[list[bytes]]) -> Iter
         yield from read_with_git(repository, [waiting])
 
 
-def _read_messages(packs: PackReader, batch: MessageBatch, waiting: list[bytes]) -> Iterator[ContentBatch]:
+def _read_messages(
+    packs: PackReader, batch: MessageBatch, waiting: list[bytes], max_size: int
+) -> Iterator[ContentBatch]:
     """Yield the messages of a batch of commits and tags, many in each ContentBatch, with MessageIds as ids.
 
     Add the ids of commits and tags that cannot be read from the packs to `waiting`: git must read them.
@@ -211,7 +227,7 @@ def _read_messages(packs: PackReader, batch: MessageBatch, waiting: list[bytes])
         buffer += data.partition(HEADER_END)[2]
         contents.append((MessageId(oid), start, len(buffer)))
         buffer += b"\n"
-        if len(buffer) > _SCAN_BYTES:
+        if len(buffer) > max_size:
             yield ContentBatch(buffer, len(buffer), contents)
             buffer, contents = bytearray(b"\n"), []
     if contents:

@@ -20,6 +20,7 @@ from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret
 from outcrop.net.http import HttpClient
 from outcrop.sources.hosts.github_api import (
+    MAX_PAGES,
     PER_PAGE,
     Clock,
     EtagCache,
@@ -63,11 +64,12 @@ class GitHub:
         etags: EtagCache | None = None,
         on_wait: OnWait = lambda _seconds, _reason: None,
         max_wait: float = 3_600.0,
+        max_pages: int = MAX_PAGES,
         sleep: Sleep = asyncio.sleep,
         clock: Clock = time.time,
     ) -> None:
         limit = RateLimit(origin(base_url)[1], on_wait, max_wait, sleep, clock)
-        self._api = GitHubApi(http, base_url, token, etags, limit)
+        self._api = GitHubApi(http, base_url, token, etags, limit, max_pages=max_pages)
         self._token = token
         self._login: str | None = None
 

@@ -22,7 +22,7 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
 
 PER_PAGE = 100  # the most that GitHub allows
-_MAX_PAGES = 10_000
+MAX_PAGES = 10_000
 _RETRY_DELAYS = (1.0, 2.0, 4.0)  # seconds before each retry of a failure that may be temporary
 _MAX_MESSAGE = 300  # characters of an error message: it repeats text from the host
 _LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
@@ -177,7 +177,14 @@ class GitHubApi:
     """
 
     def __init__(
-        self, http: HttpClient, base_url: str, token: Secret | None, etags: EtagCache | None, limit: RateLimit
+        self,
+        http: HttpClient,
+        base_url: str,
+        token: Secret | None,
+        etags: EtagCache | None,
+        limit: RateLimit,
+        *,
+        max_pages: int = MAX_PAGES,
     ) -> None:
         self._http = http
         self._base = base_url.rstrip("/")
@@ -192,6 +199,7 @@ class GitHubApi:
         # One token may see what another may not, so each has its own cache keys.
         self._cache_prefix = hashlib.sha256(reveal(token).encode()).hexdigest()[:16] if token else "-"
         self._limit = limit
+        self._max_pages = max_pages
 
     async def get(self, path: str) -> Any:
         """Return the decoded JSON of the resource at `path`, reduced to the fields that are used.
@@ -218,7 +226,7 @@ class GitHubApi:
         requested: set[str] = set()
         seen_ids: set[object] = set()
         while url is not None:
-            if url in requested or len(requested) == _MAX_PAGES:
+            if url in requested or len(requested) == self._max_pages:
                 raise GitHubError("malformed", f"{_printable_url(url)}: the pages do not end")
             requested.add(url)
             page = await self._get_page(url)

@@ -8,23 +8,37 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import accumulate
 
 from outcrop.sources.fork_pool import Emit, run_in_processes
 from outcrop.sources.git.packs.index import OID_BYTES
 from outcrop.sources.git.packs.pack import BLOB, COMMIT, OFS_DELTA, TAG, TREE, Pack, parse_entry_header
 
-_READ_BYTES = 1 << 18  # of a pack by one system call
 _MAX_HEADER_BYTES = 64  # of a pack entry
-_ENTRIES_PER_JOB = 1 << 15  # entries whose headers a process reads before it sends the result
 _ENTRIES_PER_STRETCH = 8  # average number of entries among which the entry at an offset is searched
 _UNKNOWN_TYPE = 0  # of an entry that git has to read
 
 _EntryHeaders = tuple[bytearray, "array[int]"]  # type of each entry; 1 + entry number of its base, 0 for none
 
 
+@dataclass(frozen=True, slots=True)
+class HeaderSizes:
+    """How much of a pack is read at once to find its entries."""
+
+    read_bytes: int = 1 << 18  # by one system call
+    entries_per_job: int = 1 << 15  # whose headers a process reads before it sends the result
+
+
+HEADER_SIZES = HeaderSizes()
+
+
 def list_blobs(
-    pack: Pack, jobs: int, on_message: Callable[[bytes, int], None], on_unknown: Callable[[bytes], None]
+    pack: Pack,
+    jobs: int,
+    on_message: Callable[[bytes, int], None],
+    on_unknown: Callable[[bytes], None],
+    sizes: HeaderSizes = HEADER_SIZES,
 ) -> Iterator[tuple[bytes, int]]:
     """Yield the binary id and the packed size of each blob of a pack, each blob after its delta base.
 
@@ -40,7 +54,7 @@ def list_blobs(
         start = positions[entry] * OID_BYTES
         return ids[start : start + OID_BYTES]
 
-    types, bases = _read_headers(pack, offsets, jobs)
+    types, bases = _read_headers(pack, offsets, jobs, sizes)
     # Blobs are numbered from 1 in the order of the pack; 0 is the parent of blobs that are no delta.
     blobs, parents = (
         array("I", [0]),
@@ -81,30 +95,34 @@ def _walk_delta_trees(parents: "array[int]") -> Iterator[int]:
         yield number
 
 
-def _read_headers(pack: Pack, offsets: "array[int]", jobs: int) -> _EntryHeaders:
+def _read_headers(pack: Pack, offsets: "array[int]", jobs: int, sizes: HeaderSizes) -> _EntryHeaders:
     """Return the type of each entry, and 1 + the entry number of its delta base.
 
     Types and bases are as in `_read_headers_at`. `offsets` are the sorted offsets of all entries of the pack.
-    `jobs` processes are used if there are more than _ENTRIES_PER_JOB entries.
+    `jobs` processes are used if there are more than `sizes.entries_per_job` entries.
     """
     find_entry = _make_entry_finder(offsets)
-    if len(offsets) <= _ENTRIES_PER_JOB:  # starting a process takes longer, and most packs are small
-        return _read_headers_at(pack, offsets, find_entry)
+    count = sizes.entries_per_job
+    if len(offsets) <= count:  # starting a process takes longer, and most packs are small
+        return _read_headers_at(pack, offsets, find_entry, sizes.read_bytes)
     types, bases = bytearray(len(offsets)), array("I", bytes(4 * len(offsets)))
 
     def read_parts(first_entries: Iterator[int], emit: Emit) -> None:
-        """Emit (first entry number, types, bases) of the _ENTRIES_PER_JOB entries from each first one on."""
+        """Emit (first entry number, types, bases) of `count` entries from each first one on."""
         for first in first_entries:
-            emit((first, *_read_headers_at(pack, offsets[first : first + _ENTRIES_PER_JOB], find_entry)))
+            part = offsets[first : first + count]
+            emit((first, *_read_headers_at(pack, part, find_entry, sizes.read_bytes)))
 
-    first_entries = range(0, len(offsets), _ENTRIES_PER_JOB)
+    first_entries = range(0, len(offsets), count)
     for first, part_types, part_bases in run_in_processes(first_entries, read_parts, jobs):
-        types[first : first + _ENTRIES_PER_JOB] = part_types
-        bases[first : first + _ENTRIES_PER_JOB] = part_bases
+        types[first : first + count] = part_types
+        bases[first : first + count] = part_bases
     return types, bases
 
 
-def _read_headers_at(pack: Pack, offsets: "array[int]", find_entry: Callable[[int], int]) -> _EntryHeaders:
+def _read_headers_at(
+    pack: Pack, offsets: "array[int]", find_entry: Callable[[int], int], read_bytes: int
+) -> _EntryHeaders:
     """Return the type of each entry at these offsets, and 1 + the entry number of its delta base.
 
     The base is 0 if the entry is not an ofs-delta or its base is not found; `find_entry` returns the base for
@@ -117,7 +135,7 @@ def _read_headers_at(pack: Pack, offsets: "array[int]", find_entry: Callable[[in
         if at + _MAX_HEADER_BYTES > len(block):
             block_start, at, block = offset, 0, b""
             with suppress(OSError):  # git reports what is wrong with the pack
-                block = pack.read(offset, _READ_BYTES)
+                block = pack.read(offset, read_bytes)
         entry_type, base = block[at] >> 4 & 7 if block else _UNKNOWN_TYPE, 0
         if entry_type == OFS_DELTA:
             entry_type = _UNKNOWN_TYPE  # the type of its base, which `list_blobs` sets

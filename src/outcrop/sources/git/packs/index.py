@@ -76,7 +76,7 @@ class PackIndex:
         """Return all binary ids, OID_BYTES each, as one byte string in the order of positions."""
         return os.pread(self._file, self.object_count * OID_BYTES, _IDS_START)
 
-    def sort_by_offset(self, pack_size: int) -> tuple["array[int]", "array[int]"]:
+    def sort_by_offset(self, pack_size: int, chunk: int = _SORT_CHUNK) -> tuple["array[int]", "array[int]"]:
         """Return the positions of all objects in the order of their pack offsets, and the sorted offsets.
 
         `pack_size` is the size of the pack in bytes. Raise IndexError if an offset is clearly beyond it, and
@@ -85,7 +85,7 @@ class PackIndex:
         offsets = self._read_offsets()
         # First distribute positions over equal ranges of the pack, then sort each range: a single sort of
         # millions of Python integers would take much more memory.
-        ranges = [array("I") for _ in range(self.object_count // _SORT_CHUNK + 1)]
+        ranges = [array("I") for _ in range(self.object_count // chunk + 1)]
         range_size = pack_size // len(ranges) + 1
         append_to = [positions.append for positions in ranges]
         for position, offset in enumerate(offsets):

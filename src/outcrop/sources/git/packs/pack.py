@@ -13,6 +13,7 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -26,11 +27,8 @@ try:  # only this compiled function of dulwich: importing its pack module takes 
 except ImportError:  # dulwich was installed without its compiled part
     from dulwich.pack import apply_delta
 
-_MAX_OPEN_PACKS = 64  # each has two open files
 _MAX_OBJECT_BYTES = 1 << 20
 _MAX_CHAIN_LENGTH = 4_096  # git writes chains of 50 deltas, and of 4,095 at most
-_MAX_DELTA_BYTES = 32 << 20  # of all deltas of a chain together
-_CHAIN_CACHE_BYTES = 4 << 20
 _FIRST_READ_BYTES = 4_096  # of an entry: most fit
 _MAX_READ_BYTES = 1 << 18  # of each later read
 # If an object is so many times larger than its delta, most of it is copied, and listing the ranges pays off.
@@ -41,15 +39,29 @@ _EntryLocation = tuple["Pack", int]  # pack and offset
 READ_ERRORS = (OSError, ValueError, IndexError, MemoryError, zlib.error, ApplyDeltaError)  # of damaged packs
 
 
+@dataclass(frozen=True, slots=True)
+class PackLimits:
+    """How much a PackReader opens and holds in memory."""
+
+    open_packs: int = 64  # each has two open files
+    delta_bytes: int = 32 << 20  # of all deltas of a chain together
+    cached_bytes: int = 4 << 20  # of the objects of the last delta chain
+
+
+PACK_LIMITS = PackLimits()
+
+
 class PackReader:
     """Reads objects from the packs of these object folders, and caches the objects of the last delta chain.
 
-    Of more than _MAX_OPEN_PACKS packs only the first are opened.
+    Of more than `limits.open_packs` packs only the first are opened.
     """
 
-    def __init__(self, object_folders: Sequence[Path]) -> None:
+    def __init__(self, object_folders: Sequence[Path], limits: PackLimits = PACK_LIMITS) -> None:
         packs = (pack for folder in object_folders for pack in _open_packs(folder))
-        self._packs = list(islice(packs, _MAX_OPEN_PACKS))
+        self._packs = list(islice(packs, limits.open_packs))
+        self._max_delta_bytes = limits.delta_bytes
+        self._max_chain_bytes = limits.cached_bytes
         self._by_index = {pack.index.path: pack for pack in self._packs}
         # The last delta chain, from its base to the object that was read last. Callers read chain by chain.
         self._chain: dict[_EntryLocation, FileVersion] = {}
@@ -115,7 +127,11 @@ class PackReader:
             deltas.append((at, data))
             delta_bytes += len(data)
             base_location = (at[0], base) if isinstance(base, int) else self._find_entry(base)
-            if base_location is None or len(deltas) > _MAX_CHAIN_LENGTH or delta_bytes > _MAX_DELTA_BYTES:
+            if (
+                base_location is None
+                or len(deltas) > _MAX_CHAIN_LENGTH
+                or delta_bytes > self._max_delta_bytes
+            ):
                 raise ValueError("the delta base is missing, or the delta chain is too long")
             at = base_location
         self._truncate_chain(at)
@@ -141,7 +157,7 @@ class PackReader:
         """Add an object at the end of the chain cache; drop the first ones while the cache is too large."""
         self._chain[location] = version
         self._chain_bytes += len(version.content)
-        while self._chain_bytes > _CHAIN_CACHE_BYTES:
+        while self._chain_bytes > self._max_chain_bytes:
             first = next(iter(self._chain))
             self._chain_bytes -= len(self._chain.pop(first).content)
 
