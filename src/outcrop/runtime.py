@@ -1,9 +1,13 @@
 """Open the database, migrate it, unlock the keyring and open the pool; close everything at the end."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
+
+import structlog
 
 from outcrop.settings import Settings
 from outcrop.store import db as database
@@ -11,6 +15,10 @@ from outcrop.store import schema
 from outcrop.store.db import Connection, Pool
 from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keyring, OperatorKey, unlock_keyring
+
+_FIRST_RETRY_DELAY = 0.5  # seconds; doubled after each attempt to reach the database
+
+log = structlog.get_logger()
 
 
 @contextmanager
@@ -68,13 +76,34 @@ class Runtime:
 
 @asynccontextmanager
 async def open_runtime(
-    settings: Settings, *, pool_size: int, statement_timeout: float
+    settings: Settings, *, pool_size: int, statement_timeout: float, max_retry_delay: float | None = None
 ) -> AsyncIterator[Runtime]:
-    """Open and prepare the database, and yield a pool of connections to it."""
+    """Open and prepare the database, and yield a pool of connections to it.
+
+    If the database cannot be reached, raise DatabaseUnavailableError. With `max_retry_delay`, try again
+    without limit instead, with pauses that grow to that many seconds.
+    """
     async with AsyncExitStack() as stack:
         url = stack.enter_context(open_database(settings, watch=True))
-        keys = await prepare_database(settings, url)
+        keys = (
+            await prepare_database(settings, url)
+            if max_retry_delay is None
+            else await _prepare_when_available(settings, url, max_retry_delay)
+        )
         pool = await stack.enter_async_context(
             database.open_pool(url, size=pool_size, statement_timeout=statement_timeout)
         )
         yield Runtime(pool, keys, url)
+
+
+async def _prepare_when_available(settings: Settings, url: str, max_delay: float) -> Keyring:
+    """Prepare the database; while it is unavailable, log each attempt and try again."""
+    for attempt in count(1):
+        delay = min(_FIRST_RETRY_DELAY * 2 ** min(attempt - 1, 16), max_delay)
+        try:
+            return await prepare_database(settings, url)
+        except database.UNAVAILABLE as error:
+            reason = database.describe_unavailability(error)
+            log.warning("database_unavailable", attempt=attempt, reason=reason, retry_in=delay)
+        await asyncio.sleep(delay)
+    raise AssertionError  # `count` does not end

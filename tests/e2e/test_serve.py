@@ -266,6 +266,34 @@ def test_a_taken_port_is_one_line(folder: Path) -> None:
     assert not processes_of(folder)
 
 
+def test_a_port_that_becomes_free_is_waited_for(folder: Path) -> None:
+    log = folder.parent / "waiting.log"
+    with socket.create_server(("127.0.0.1", 0)) as taken, log.open("w") as file:
+        port = taken.getsockname()[1]
+        process = subprocess.Popen(
+            [COMMAND, "serve", "--no-worker", "--port", str(port)], env=_environment(folder), stderr=file
+        )
+        wait_for(lambda: '"port_in_use"' in log.read_text() or process.poll() is not None, "a try", 120)
+    wait_for(lambda: ready(f"http://127.0.0.1:{port}"), "the service to be ready", 120)
+    process.terminate()
+    assert process.wait(60) == 0
+
+
+def test_a_service_that_waits_for_its_port_can_be_stopped(folder: Path) -> None:
+    log = folder.parent / "waiting.log"
+    with socket.create_server(("127.0.0.1", 0)) as taken, log.open("w") as file:
+        process = subprocess.Popen(
+            [COMMAND, "serve", "--port", str(taken.getsockname()[1])],
+            env=_environment(folder),
+            stderr=file,
+        )
+        wait_for(lambda: '"port_in_use"' in log.read_text() or process.poll() is not None, "a try", 120)
+        process.terminate()
+        assert process.wait(60) == 0
+    assert "cannot listen" not in log.read_text()
+    assert not processes_of(folder)
+
+
 def test_tls_of_our_own(folder: Path, tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
     context = ssl.create_default_context(cafile=certificate)

@@ -1,19 +1,23 @@
 """Workers as operators run them: several processes on one database, killed, stopped, without a database."""
 
+import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from outcrop.domain.clock import now
 from outcrop.domain.target import TargetKind
 from outcrop.store.embedded.server import embedded_postgres
 from tests.support.factories import make_line
-from tests.support.workers import Deployment, new_database, open_deployment, until
+from tests.support.rulesets import cached_in
+from tests.support.workers import COMMAND, Deployment, new_database, open_deployment, until
 
 SLOW = 30.0  # seconds: longer than any test waits for one answer
 CLONE = ["refs", "pack", "pack"]  # what git asks for, once: the protocol, the refs, the objects
@@ -216,6 +220,46 @@ def test_a_worker_without_its_database_waits_and_goes_on_and_stops_on_request(tm
         assert time.monotonic() - began < 10, "a parent waits no longer than this"
         with embedded_postgres(data):
             pass
+
+
+def test_a_worker_started_without_its_database_waits_for_it(tmp_path: Path) -> None:
+    data, log = tmp_path / "database", tmp_path / "worker.log"
+    with embedded_postgres(data) as url:
+        pass
+    environment = os.environ | {
+        "OUTCROP_DATABASE_URL": url,
+        "OUTCROP_DATA_DIR": str(tmp_path / "data"),
+        "OUTCROP_LOG_FORMAT": "json",
+        "XDG_CACHE_HOME": str(cached_in(tmp_path / "cache")),
+    }
+
+    def start_worker() -> "subprocess.Popen[bytes]":
+        with log.open("w") as file:
+            return subprocess.Popen([COMMAND, "worker", "--jobs", "1"], env=environment, stderr=file)
+
+    def attempts() -> list[int]:
+        lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+        return [line["attempt"] for line in lines if line["event"] == "database_unavailable"]
+
+    impatient = start_worker()
+    until(lambda: attempts() or impatient.poll() is not None, "the first attempt", 120)
+    impatient.terminate()
+    assert impatient.wait(60) == 0, "it can be stopped while it waits"
+    worker = start_worker()
+    until(lambda: len(attempts()) >= 3 or worker.poll() is not None, "three attempts", 120)
+    assert attempts()[:3] == [1, 2, 3]
+    with embedded_postgres(data), psycopg.connect(url, autocommit=True) as db:
+        until(lambda: has_worker(db), "the worker to work", 300)
+        worker.terminate()
+        assert worker.wait(60) == 0
+    assert "Traceback" not in log.read_text()
+
+
+def has_worker(db: psycopg.Connection) -> bool:
+    try:
+        return db.execute("SELECT 1 FROM procrastinate_workers").fetchone() is not None
+    except psycopg.errors.UndefinedTable:
+        return False
 
 
 def stop_database(data: Path) -> None:

@@ -58,7 +58,7 @@ def demo_settings() -> Settings:
 
 async def _demo(settings: Settings, listening: ListenOptions) -> None:
     """Start the stand-ins, create the example account, run the service and play the example story."""
-    listen(listening).close()  # fail now if the port is taken, before anything is created
+    (await listen(listening)).close()  # fail now if the port is taken, before anything is created
     folder = settings.data_dir / "example"
     _show(f"demo   an example account, in {settings.data_dir}")
     _show("demo   the code host, web site, receiver and issuers are stand-ins on this machine;")

@@ -4,16 +4,17 @@
 """
 
 import asyncio
+import errno
 import os
 import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import structlog
 import typer
@@ -28,8 +29,13 @@ _EARLY_DEATH_SECONDS = 3.0  # a child that dies earlier three times in a row is 
 DEAD_AFTER = 20.0  # seconds without a heartbeat; a worker sends four in that time
 SHUTDOWN_SECONDS = 10.0  # a child may take this long to finish its work
 
-_WORKER_STATEMENT_TIMEOUT = 600.0
+BIND_SECONDS = 15.0  # children of a killed service may listen for 10 s after its death
+_BIND_INTERVAL = 0.2
 
+_WORKER_STATEMENT_TIMEOUT = 600.0
+_MAX_DATABASE_RETRY_DELAY = 30.0  # seconds
+
+T = TypeVar("T")
 log = structlog.get_logger()
 
 
@@ -90,10 +96,20 @@ async def work_until_signal(settings: Settings, jobs: int = 0, dead_after: float
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with open_runtime(
-        settings, pool_size=jobs + 8, statement_timeout=_WORKER_STATEMENT_TIMEOUT
-    ) as runtime:
-        await work(runtime, settings, stop, jobs=jobs, dead_after=dead_after)
+    async with AsyncExitStack() as stack:
+        runtime = await _run_until(
+            stop,
+            stack.enter_async_context(
+                open_runtime(
+                    settings,
+                    pool_size=jobs + 8,
+                    statement_timeout=_WORKER_STATEMENT_TIMEOUT,
+                    max_retry_delay=_MAX_DATABASE_RETRY_DELAY,
+                )
+            ),
+        )
+        if runtime is not None:
+            await work(runtime, settings, stop, jobs=jobs, dead_after=dead_after)
 
 
 async def supervise(
@@ -117,50 +133,66 @@ async def supervise(
         stop.set()
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
-    with open_database(settings, watch=True) as url, listen(listening) as sock:
-        await prepare_database(settings, url)
-        base_url = settings.base_url or _base_url(listening, sock)
-        child_environment = (
-            os.environ | (environment or {}) | {"OUTCROP_DATABASE_URL": url, "OUTCROP_BASE_URL": base_url}
-        )
-        api = [ChildRole.API, "--fd", str(sock.fileno())]
-        if listening.tls_cert is not None:
-            api += ["--tls-cert", str(listening.tls_cert), "--tls-key", str(listening.tls_key)]
-        commands: list[list[str]] = [api] * listening.processes + (
-            [[ChildRole.WORKER]] if listening.with_worker else []
-        )
-        children = [
-            asyncio.create_task(_keep_running(command, child_environment, sock.fileno(), stop))
-            for command in commands
-        ]
-        log.info(
-            "serving",
-            base_url=base_url,
-            port=sock.getsockname()[1],
-            processes=listening.processes,
-            worker=listening.with_worker,
-        )
-        if ready is not None:
-            children.append(asyncio.create_task(_run_until(stop, ready(base_url))))
-        try:
-            await _all_or_first_failure(children)
-        finally:
-            stop.set()
-            await asyncio.gather(*children, return_exceptions=True)
+    with open_database(settings, watch=True) as url:
+        sock = await _run_until(stop, listen(listening))
+        if sock is not None:
+            with sock:
+                await prepare_database(settings, url)
+                await _run_service(settings, listening, sock, url, stop, ready, environment or {})
     if interrupted.is_set():
         raise KeyboardInterrupt
 
 
-async def _run_until(stop: asyncio.Event, work: Awaitable[None]) -> None:
-    """Await `work`; cancel it when `stop` is set."""
+async def _run_service(  # noqa: PLR0917
+    settings: Settings,
+    listening: ListenOptions,
+    sock: socket.socket,
+    url: str,
+    stop: asyncio.Event,
+    ready: Callable[[str], Awaitable[None]] | None,
+    environment: Mapping[str, str],
+) -> None:
+    """Run the child processes on the listening socket and the prepared database until `stop` is set."""
+    base_url = settings.base_url or _base_url(listening, sock)
+    child_environment = os.environ | environment | {"OUTCROP_DATABASE_URL": url, "OUTCROP_BASE_URL": base_url}
+    api = [ChildRole.API, "--fd", str(sock.fileno())]
+    if listening.tls_cert is not None:
+        api += ["--tls-cert", str(listening.tls_cert), "--tls-key", str(listening.tls_key)]
+    commands: list[list[str]] = [api] * listening.processes + (
+        [[ChildRole.WORKER]] if listening.with_worker else []
+    )
+    children = [
+        asyncio.create_task(_keep_running(command, child_environment, sock.fileno(), stop))
+        for command in commands
+    ]
+    log.info(
+        "serving",
+        base_url=base_url,
+        port=sock.getsockname()[1],
+        processes=listening.processes,
+        worker=listening.with_worker,
+    )
+    if ready is not None:
+        children.append(asyncio.create_task(_run_until(stop, ready(base_url))))
+    try:
+        await _all_or_first_failure(children)
+    finally:
+        stop.set()
+        await asyncio.gather(*children, return_exceptions=True)
+
+
+async def _run_until(stop: asyncio.Event, work: Awaitable[T]) -> T | None:
+    """Await `work` and return its result; cancel it and return None when `stop` is set."""
     task = asyncio.ensure_future(work)
     waiting = asyncio.ensure_future(stop.wait())
-    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    if not task.done():
-        task.cancel()
-        return
-    task.result()
+    try:
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    return None if task.cancelled() else task.result()
 
 
 async def _all_or_first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
@@ -235,17 +267,30 @@ def _check_tls(settings: Settings, listening: ListenOptions) -> None:
         )
 
 
-def listen(listening: ListenOptions) -> socket.socket:
-    """Return a listening socket; raise OperatorError if the address is not available."""
+async def listen(listening: ListenOptions) -> socket.socket:
+    """Return a listening socket; raise OperatorError if the address is not available.
+
+    An address that is in use may belong to a service that was just killed: retry for BIND_SECONDS.
+    """
+    address = (listening.host, listening.port)
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
-    try:
-        sock = socket.create_server((listening.host, listening.port), family=family, backlog=1024)
-    except OSError as error:
-        raise OperatorError(
-            f"cannot listen on {listening.host} port {listening.port}: {error.strerror or error}"
-        ) from None
-    sock.setblocking(False)
-    return sock
+    loop = asyncio.get_running_loop()
+    deadline, is_logged = loop.time() + BIND_SECONDS, False
+    while True:
+        try:
+            sock = socket.create_server(address, family=family, backlog=1024)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or loop.time() > deadline:
+                raise OperatorError(
+                    f"cannot listen on {listening.host} port {listening.port}: {error.strerror or error}"
+                ) from None
+        else:
+            sock.setblocking(False)
+            return sock
+        if not is_logged:
+            log.warning("port_in_use", host=listening.host, port=listening.port, seconds=BIND_SECONDS)
+            is_logged = True
+        await asyncio.sleep(_BIND_INTERVAL)
 
 
 def _base_url(listening: ListenOptions, sock: socket.socket) -> str:

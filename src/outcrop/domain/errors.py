@@ -9,6 +9,7 @@ OutcropError            has `code` and `message`; no HTTP status (api/errors.py 
 ├── SignInError         signing in failed; the code is `wrong`, `code_needed` or `limited`
 ├── PlanError           the account's plan does not include the feature; `minimum` is the lowest one with it
 └── OperatorError       the machine or its configuration needs an operator; commands print it and exit with 2
+    └── DatabaseUnavailableError    the database cannot be reached; it may be reachable later
 """
 
 from typing import ClassVar
@@ -92,3 +93,7 @@ class PlanError(OutcropError):
 
 class OperatorError(OutcropError):
     code = "operator"
+
+
+class DatabaseUnavailableError(OperatorError):
+    """The database cannot be reached now."""

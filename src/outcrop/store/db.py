@@ -10,7 +10,7 @@ from psycopg import IsolationLevel
 from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
-from outcrop.domain.errors import BusyError, OperatorError
+from outcrop.domain.errors import BusyError, DatabaseUnavailableError, OperatorError
 
 set_json_loads(orjson.loads)
 set_json_dumps(orjson.dumps)
@@ -18,7 +18,7 @@ set_json_dumps(orjson.dumps)
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
 # Raised when the database cannot be reached or the connection is lost.
-UNAVAILABLE = (psycopg.OperationalError, PoolTimeout)
+UNAVAILABLE = (psycopg.OperationalError, PoolTimeout, DatabaseUnavailableError)
 T = TypeVar("T")
 _MAX_LOCK_WAIT = 1.0  # seconds; the request holds a pool connection that other requests wait for
 _MAX_CONNECTION_WAIT = (
@@ -31,9 +31,14 @@ _SESSION: dict[str, Any] = {"options": "-c timezone=UTC -c jit=off", "applicatio
 
 
 async def connect(dsn: str) -> Connection:
-    """Open one connection in autocommit mode, with the session's time zone set to UTC."""
+    """Open one connection in autocommit mode, with the session's time zone set to UTC.
+
+    Raise DatabaseUnavailableError if the database cannot be reached, OperatorError if `dsn` is malformed.
+    """
     try:
         db = await psycopg.AsyncConnection.connect(dsn, autocommit=True, connect_timeout=5, **_SESSION)
+    except psycopg.OperationalError as error:
+        raise DatabaseUnavailableError(f"cannot reach the database: {_first_line(error)}") from None
     except psycopg.Error as error:
         raise OperatorError(f"cannot reach the database: {_first_line(error)}") from None
     return db
@@ -127,6 +132,14 @@ def convert_database_errors(prefix: str, hint: Callable[[], str] = str) -> Itera
             else error.diag.message_primary or _first_line(error)
         )
         raise OperatorError(f"{prefix}: {reason}{hint()}") from None
+
+
+def describe_unavailability(error: Exception) -> str:
+    """Return one line that says why the database is unavailable, without any value of a statement."""
+    if isinstance(error, DatabaseUnavailableError):
+        return error.message
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return f"the database is unavailable: {primary or _first_line(error)}"
 
 
 async def describe_server(db: Connection) -> str:

@@ -5,7 +5,7 @@ coordinate all processes: `start.lock` is held during a start, and every user of
 lock on `users.lock`. A process that can get it exclusively is the last user and stops the server.
 
 A server process or a worker also watches the server, and starts it again if it dies. Its shared lock keeps
-all others from stopping the server meanwhile; it leaves a start to whoever holds `start.lock`.
+all others from stopping the server meanwhile; it leaves a start to the process that holds `start.lock`.
 """
 
 import fcntl
