@@ -6,13 +6,15 @@ import os
 import socket
 import struct
 import tarfile
-import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from outcrop.scanner.text.archive_members import UnpackBudget
+from outcrop.scanner.text.archives import unpack_texts
 from tests.sources.conftest import Outcrop, Scan, token, without_override
+from tests.support.growth import grows_linearly
 
 FIRST, SECOND, THIRD = token("first"), token("second"), token("third")
 
@@ -99,7 +101,7 @@ def test_pipes_sockets_and_devices_are_gaps_and_do_not_hang(
         pass
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("socket")
-        ran = outcrop("scan", "--json", folder, seconds=20)
+        ran = outcrop("scan", "--json", folder)
     assert ran.code == 1
     assert ran.err.splitlines() == expected
 
@@ -109,7 +111,7 @@ def test_a_target_that_is_not_a_regular_file_is_refused_at_once(
     folder: Path, outcrop: Outcrop, name: str
 ) -> None:
     os.mkfifo(folder / "pipe")
-    ran = outcrop("scan", "--json", folder / name, seconds=20)
+    ran = outcrop("scan", "--json", folder / name)
     assert ran.code == 2
     assert ran.err == f"outcrop: {folder / name}: not a regular file\n"
 
@@ -118,13 +120,13 @@ def test_ignore_files_that_are_pipes_do_not_hang(folder: Path, outcrop: Outcrop)
     (folder / "deep").mkdir()
     os.mkfifo(folder / ".gitignore")
     (folder / "deep" / ".gitignore").symlink_to("/dev/zero")
-    ran = outcrop("scan", "--json", "--gitignore", folder, seconds=20)
+    ran = outcrop("scan", "--json", "--gitignore", folder)
     assert [finding["file_path"] for finding in ran.findings] == ["a"]
 
 
 def test_an_outcropignore_that_is_a_pipe_does_not_hang(folder: Path, outcrop: Outcrop) -> None:
     os.mkfifo(folder / ".outcropignore")
-    assert outcrop("scan", folder, seconds=4).code == 1
+    assert outcrop("scan", folder).code == 1
 
 
 def test_links_are_not_followed(folder: Path, scan: Scan, tmp_path: Path) -> None:
@@ -324,11 +326,9 @@ def zeros() -> bytes:
     return file.getvalue()
 
 
-def scan_quickly(scan: Scan, folder: Path, seconds: float = 15) -> list[str]:
-    """Scan within this time, check that FIRST is found, and return the reasons of the gaps."""
-    started = time.monotonic()
+def gaps_beside_first(scan: Scan, folder: Path) -> list[str]:
+    """Scan, check that FIRST is found, and return the reasons of the gaps."""
     scanned = scan(folder)
-    assert time.monotonic() - started < seconds
     assert FIRST in scanned.secrets
     return [why for _, why in scanned.gaps]
 
@@ -342,37 +342,39 @@ def test_values_in_archives_are_found_with_the_path_of_the_member(folder: Path, 
     assert scanned.gaps == []
 
 
-def test_a_gzip_bomb_is_quickly_a_gap(folder: Path, scan: Scan, zeros: bytes) -> None:
+def test_a_gzip_bomb_is_a_gap(folder: Path, scan: Scan, zeros: bytes) -> None:
     (folder / "bomb.gz").write_bytes(zeros)
-    assert scan_quickly(scan, folder)
+    assert gaps_beside_first(scan, folder)
 
 
-def test_a_flat_zip_bomb_is_quickly_a_gap(folder: Path, scan: Scan) -> None:
+def test_a_flat_zip_bomb_is_a_gap(folder: Path, scan: Scan) -> None:
     content = bytes(100 << 20)
     (folder / "bomb.zip").write_bytes(make_zip({f"f{number}": content for number in range(7)}))
-    assert any("too much" in why or "beginning" in why for why in scan_quickly(scan, folder))
+    assert any("too much" in why or "beginning" in why for why in gaps_beside_first(scan, folder))
 
 
-def test_a_nested_zip_bomb_is_quickly_a_gap(folder: Path, scan: Scan) -> None:
+def test_a_nested_zip_bomb_is_a_gap(folder: Path, scan: Scan) -> None:
     bomb = make_zip({"zeros": bytes(64 << 20)})
     for _ in range(7):
         bomb = make_zip({f"f{number}.zip": bomb for number in range(10)})
     (folder / "bomb.zip").write_bytes(bomb)
-    assert scan_quickly(scan, folder)
+    assert gaps_beside_first(scan, folder)
 
 
-def test_an_archive_of_very_many_members_is_quickly_a_gap(folder: Path, scan: Scan) -> None:
+def test_an_archive_of_very_many_members_is_a_gap(folder: Path, scan: Scan) -> None:
     bomb = make_zip({f"f{number}": b"" for number in range(1_000)})
     (folder / "bomb.zip").write_bytes(make_zip({f"f{number}.zip": bomb for number in range(150)}))
-    assert any("too many members" in why for why in scan_quickly(scan, folder, 30))
+    assert any("too many members" in why for why in gaps_beside_first(scan, folder))
 
 
-def test_very_many_gzip_members_are_quickly_scanned(folder: Path, scan: Scan) -> None:
-    (folder / "many.gz").write_bytes(gzip.compress(b"", mtime=0) * 60_000)
-    assert scan_quickly(scan, folder, 5) == []
+def test_very_many_gzip_members_are_scanned_in_linear_time(folder: Path, scan: Scan) -> None:
+    member = gzip.compress(b"", mtime=0)
+    (folder / "many.gz").write_bytes(member * 60_000)
+    assert gaps_beside_first(scan, folder) == []
+    assert grows_linearly(lambda count: list(unpack_texts(member * count, UnpackBudget())), 4_000)
 
 
-def test_a_tar_with_wrong_sizes_is_quickly_a_gap(folder: Path, scan: Scan) -> None:
+def test_a_tar_with_wrong_sizes_is_a_gap(folder: Path, scan: Scan) -> None:
     raw = bytearray(make_tar({"b": SECOND.encode()}))
     for number, size in enumerate(
         (
@@ -387,7 +389,7 @@ def test_a_tar_with_wrong_sizes_is_quickly_a_gap(folder: Path, scan: Scan) -> No
         raw[148:156] = b" " * 8
         raw[148:156] = b"%06o\0 " % sum(raw[:512])
         (folder / f"{number}.tar").write_bytes(raw)
-    assert scan_quickly(scan, folder)
+    assert gaps_beside_first(scan, folder)
 
 
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.9, 0.99])
@@ -400,7 +402,7 @@ def test_a_truncated_archive_is_a_gap(folder: Path, scan: Scan, kind: str, part:
     if kind == "tar":
         raw = raw[: 512 * 5 * 5]  # without the empty blocks at its end
     (folder / f"x.{kind}").write_bytes(raw[: int(len(raw) * part)])
-    assert scan_quickly(scan, folder)
+    assert gaps_beside_first(scan, folder)
 
 
 def test_an_encrypted_zip_is_a_gap(folder: Path, scan: Scan) -> None:
@@ -409,7 +411,7 @@ def test_an_encrypted_zip_is_a_gap(folder: Path, scan: Scan) -> None:
     directory = struct.unpack("<I", raw[-6:-2])[0]
     raw[directory + 8] |= 1
     (folder / "x.zip").write_bytes(raw)
-    assert any("b: cannot be unpacked" in why for why in scan_quickly(scan, folder))
+    assert any("b: cannot be unpacked" in why for why in gaps_beside_first(scan, folder))
 
 
 def test_hostile_names_in_archives_write_no_files_and_no_escapes(folder: Path, outcrop: Outcrop) -> None:

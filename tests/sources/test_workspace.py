@@ -34,7 +34,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Repo:
     return repo
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
     """Whether the condition becomes true within this time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -75,10 +75,9 @@ def running(
         stderr=subprocess.PIPE,
     ) as process:
         try:
-            assert eventually(lambda: bool(work_folders(home)) and len(processes_with(str(home))) >= 2, 20), (
+            assert eventually(lambda: bool(work_folders(home)) and len(processes_with(str(home))) >= 2), (
                 "the scan and its processes are not running"
             )
-            time.sleep(0.5)
             assert process.poll() is None, "the scan ended too early"
             yield process
         finally:
@@ -112,11 +111,11 @@ def test_an_interrupted_scan_ends_with_code_130_and_leaves_nothing(
     home = tmp_path / "home"
     with running(command, home, slow.path) as process:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=15)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == b""
     assert b"Traceback" not in err
-    assert eventually(lambda: not processes_with(str(home)), 3)
+    assert eventually(lambda: not processes_with(str(home)))
     assert work_folders(home) == []
 
 

@@ -61,13 +61,12 @@ def test_an_issuer_that_hangs_does_not_slow_down_others(fake_issuer, tmp_path):
 
     async def work(validator):
         hanging_checks = [asyncio.create_task(validator.check(slow, f"slow_{n}", {})) for n in range(30)]
-        start_time = time.monotonic()
         await asyncio.gather(*(validator.check(acme, f"acme_{n}", {}) for n in range(10)))
-        seconds = time.monotonic() - start_time
-        return seconds, [str(verdict.status) for verdict in await asyncio.gather(*hanging_checks)]
+        is_any_done = any(check.done() for check in hanging_checks)
+        return is_any_done, [str(verdict.status) for verdict in await asyncio.gather(*hanging_checks)]
 
-    seconds, statuses = run_with_validator(fake_issuer.egress, work, requests_per_second=1000, deadline=1.5)
-    assert seconds < 1
+    is_any_done, statuses = run_with_validator(fake_issuer.egress, work, requests_per_second=1000, deadline=3)
+    assert not is_any_done
     assert set(statuses) == {"error"}
 
 
@@ -325,10 +324,10 @@ def test_close_cancels_checks_whose_callers_are_gone(fake_issuer, tmp_path):
             await asyncio.sleep(0.01)
         waiting_check.cancel()
         await asyncio.gather(waiting_check, return_exceptions=True)
+        (request,) = validator._running.values()
         await validator.close()
-        return dict(validator._running)
+        assert validator._running == {}
+        return request.cancelled()
 
-    start_time = time.monotonic()
-    assert run_with_validator(fake_issuer.egress, work) == {}
-    assert time.monotonic() - start_time < 2
+    assert run_with_validator(fake_issuer.egress, work)
     assert errors == []

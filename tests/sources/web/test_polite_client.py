@@ -1,7 +1,7 @@
 """Requests of a crawl: robots.txt, crawl delay, Retry-After, and the hosts that get our headers."""
 
 import asyncio
-import time
+import threading
 from itertools import pairwise
 from typing import Any
 
@@ -73,8 +73,10 @@ def test_an_invalid_crawl_delay_is_ignored(delay):
 
 
 def test_concurrent_requests_are_limited():
+    two_requests = threading.Barrier(2)
+
     def slow(_: Any) -> Any:
-        time.sleep(0.05)
+        two_requests.wait(60)  # until another request is there too
         return page()
 
     routes: dict[str, Any] = {"/": page("".join(f"<a href=/{n}>" for n in range(12)))} | {

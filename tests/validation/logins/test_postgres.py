@@ -5,7 +5,6 @@ import os
 import socket
 import ssl
 import struct
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -299,8 +298,9 @@ def test_too_many_scram_iterations_are_refused():
         writer.write(authentication_request(10, b"SCRAM-SHA-256\0\0"))
         nonce = (await reader.read(4096)).rpartition(b"r=")[2]
         writer.write(authentication_request(11, b"r=" + nonce + b"more,s=QUFBQQ==,i=9999999"))
-        await reader.read(4096)
+        if reply := await reader.read(4096):
+            replies.append(reply)
 
-    start = time.monotonic()
+    replies: list[bytes] = []
     assert check_against(script, "postgres", "S3cr3t", login="postgresql://app").status == "error"
-    assert time.monotonic() - start < 1
+    assert replies == []  # no proof was computed and sent
