@@ -1,6 +1,5 @@
 """List what the program has: settings, commands, events, error codes, routes, fields, log events, actions."""
 
-import ast
 import importlib
 import pkgutil
 import re
@@ -143,21 +142,17 @@ def audit_actions() -> set[str]:
 
 def log_events() -> set[str]:
     """Return the names of all log events: the first argument of `log.info(…)` and the like."""
-    events = set()
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Call)
-                and ast.unparse(node.func) in _LOG_CALLS
-                and node.args
-                and isinstance(node.args[0], ast.Constant)
-            ):
-                events.add(node.args[0].value)
-    return {event for event in events if isinstance(event, str) and event.isidentifier()}
+    call = re.compile(rf'\b(?:_?log\.(?:{"|".join(_LEVELS)})|write)\(\s*(?:#.*\s*)?"([a-z_]+)"')
+    sources = [path.read_text() for path in SOURCE.rglob("*.py")]
+    return {
+        event
+        for text in sources
+        if "get_logger" in text or "getLogger" in text
+        for event in call.findall(text)
+    }
 
 
 _LEVELS = ("debug", "info", "warning", "error", "exception")
-_LOG_CALLS = {"write", *(f"{log}.{level}" for log in ("log", "_log") for level in _LEVELS)}
 
 
 def make_targets() -> set[str]:

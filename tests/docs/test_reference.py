@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -224,10 +223,3 @@ def test_no_document_names_a_make_target_that_does_not_exist() -> None:
         for span in code(text):
             if match := re.match(r"(?:\$ )?make ([a-z][a-z-]*)", span):
                 assert match[1] in targets, f"{page}: {span}"
-
-
-def test_no_guide_names_a_file_that_does_not_exist() -> None:
-    for page, text in GUIDES.items():
-        for span in set(re.findall(r"`([^`\n]+)`", text)):
-            if re.fullmatch(r"(?:src|tests|tools|docs|bench)/[a-z0-9_./-]+", span):
-                assert (ROOT / Path(span)).exists(), f"{page}: {span}"
