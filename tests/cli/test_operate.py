@@ -156,8 +156,9 @@ def test_a_rotation_that_died_before_the_file_was_renamed_is_finished(
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        (["{}", "{"], "line 2: is not JSON"),
-        (["{}", "", "[1]"], "line 3: is not a JSON object"),
+        (["{}"], "line 1: is not a finding"),
+        (['{"secret": "made-up"}', "{"], "line 2: is not JSON"),
+        (['{"secret": "made-up"}', "", "[1]"], "line 3: is not a JSON object"),
         (['{"status": "open"}'], "line 1: status:"),
         (['{"composite_score": 101}'], "line 1: composite_score:"),
         (['{"composite_score": "5"}'], "line 1: composite_score:"),

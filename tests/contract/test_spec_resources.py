@@ -72,7 +72,7 @@ def imported(stage: Backend, tenant: Tenant, line: dict[str, Any]) -> dict[str, 
 def test_ids_are_uuids_in_their_36_character_form(backend: Backend) -> None:
     # "IDs are UUIDs (RFC 4122), 36-character hexadecimal strings with dashes."
     tenant = backend.tenant()
-    backend.import_(tenant.account, {}, {}, {})
+    backend.import_(tenant.account, *({"secret": f"made-up-value-{n}"} for n in range(3)))
     backend.scan(tenant.account, make_scan())
     listed = tenant.get("/findings").json()["data"]
     ids = [finding["id"] for finding in listed] + [run["id"] for run in tenant.get("/scans").json()["data"]]
@@ -84,7 +84,8 @@ def test_ids_are_uuids_in_their_36_character_form(backend: Backend) -> None:
 def test_made_ids_are_random_and_so_not_ordered_by_creation_time(backend: Backend) -> None:
     # "They are not ordered by creation time; use `first_seen_at` or `created_at` for chronology."
     tenant = backend.tenant()
-    backend.import_(tenant.account, *({"file_path": f"{n:02}"} for n in range(20)))
+    lines = ({"file_path": f"{n:02}", "secret": f"made-up-value-{n}"} for n in range(20))
+    backend.import_(tenant.account, *lines)
     by_path = sorted(tenant.get("/findings").json()["data"], key=lambda finding: finding["file_path"])
     ids = [finding["id"] for finding in by_path]
     assert {UUID(id_).version for id_ in ids} == {4}
@@ -117,7 +118,7 @@ def test_times_are_utc_in_whole_seconds(stage: Backend, tenant: Tenant, given: s
 
 def test_times_made_by_the_service_have_the_same_form(stage: Backend, tenant: Tenant) -> None:
     before = now()
-    finding = imported(stage, tenant, {})
+    finding = imported(stage, tenant, {"matched_text": "*" * 8})
     tenant.post(f"/findings/{finding['id']}/resolve")
     tenant.post(f"/findings/{finding['id']}/suppress")
     finding = tenant.finding(finding["id"])
@@ -221,7 +222,8 @@ def test_a_finding_has_all_fields_of_the_specification_in_list_and_single_form(s
     # "Shape of the finding in list and single responses beyond the fields above: not shown"
     # -> the same object, additive fields only
     tenant = stage.tenant()
-    stage.import_(tenant.account, {}, make_line(), make_line(status="resolved"), make_line(secret="x" * 40))
+    lines = {"matched_text": "*" * 8}, make_line(), make_line(status="resolved"), make_line(secret="x" * 40)
+    stage.import_(tenant.account, *lines)
     listed = tenant.get("/findings").json()["data"]
     assert len(listed) == 4
     for finding in listed:
@@ -230,7 +232,7 @@ def test_a_finding_has_all_fields_of_the_specification_in_list_and_single_form(s
 
 
 def test_what_is_not_known_is_null_and_its_key_is_there(stage: Backend, tenant: Tenant) -> None:
-    finding = imported(stage, tenant, {})
+    finding = imported(stage, tenant, {"matched_text": "*" * 8})
     assert {name for name, value in finding.items() if value is None} == {
         *("source_url", "repo_full_name", "file_path", "line_number"),
         *("resolved_at", "resolution_note", "resolution_evidence", "suppressed_at", "current_line"),

@@ -198,7 +198,7 @@ def test_the_false_positive_event_carries_exactly_what_the_specification_lists(
 
 def test_an_event_keeps_its_null_values(stage: Backend, tenant: Tenant) -> None:
     id_ = str(uuid4())
-    stage.import_(tenant.account, {"id": id_})
+    stage.import_(tenant.account, {"id": id_, "matched_text": "*" * 8})
     tenant.post(f"/findings/{id_}/resolve")
     ((_, finding),) = events(stage, id_)
     assert finding.keys() == RESOLVED_FIELDS

@@ -118,7 +118,12 @@ def as_lines(*records: dict[str, Any]) -> bytes:
 
 
 def import_report(
-    backend: Backend, tenant: Tenant, data: bytes | BinaryIO, format_: ImportFormat = ImportFormat.AUTO
+    backend: Backend,
+    tenant: Tenant,
+    data: bytes | BinaryIO,
+    format_: ImportFormat = ImportFormat.AUTO,
+    *,
+    restore: bool = False,
 ) -> ImportSummary:
     file = io.BytesIO(data) if isinstance(data, bytes) else data
     return backend.run(
@@ -132,6 +137,7 @@ def import_report(
             now=now(),
             progress=lambda _: None,
             format_=format_,
+            restore=restore,
         ),
         transaction=False,
     )

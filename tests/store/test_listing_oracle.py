@@ -353,7 +353,8 @@ def _compare(
 def _other_transactions(store: Backend, account: Account) -> Iterator[None]:
     """Run the block during uncommitted changes of the account, after committed ones of another account."""
     other = store.tenant().account
-    store.import_(other, {"id": str(UUID(int=1)), "composite_score": 50.0})
+    line = {"id": str(UUID(int=1)), "composite_score": 50.0, "matched_text": "*" * 8}
+    store.import_(other, line)
     store.sql("UPDATE findings SET composite_score = 90 WHERE account_id = %s", other.id)
     assert store.settings.database_url is not None
     with psycopg.connect(store.settings.database_url) as db:

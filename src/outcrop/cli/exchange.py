@@ -30,9 +30,19 @@ def import_(
     format_: Annotated[
         exchange.ImportFormat, typer.Option("--format", help="The format of the file; auto detects it.")
     ] = exchange.ImportFormat.AUTO,
+    restore: Annotated[
+        bool,
+        typer.Option(
+            "--restore",
+            help="Replace all fields of findings that exist, also status and notes, by those of the file.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Import findings from a file: all records, or none if one is invalid."""
+    """Import findings from a file: all records, or none if one is invalid.
+
+    A scanner's report changes no decision of a person. An export of Outcrop restores its findings.
+    """
     settings = start()
 
     async def main(source: BinaryIO, progress: Callable[[int], None]) -> exchange.ImportSummary:
@@ -48,6 +58,7 @@ def import_(
                 now=clock.now(),
                 progress=progress,
                 format_=format_,
+                restore=restore,
             )
 
     with ExitStack() as stack:

@@ -102,11 +102,14 @@ class ImportedFinding(_ImportModel):
     """One finding of an import file: the fields with checks or defaults of their own.
 
     `validate_finding` adds all other fields of a finding. Every field has a default. `secret` is the raw
-    credential. It is encrypted before it is stored.
+    credential. It is encrypted before it is stored. `fingerprint` is the one of the scanner that reports the
+    finding.
     """
 
     id: Annotated[UUID, BeforeValidator(_parse_uuid)] | None = None
     secret: Annotated[StrictStr, Field(min_length=1, max_length=65_536)] | None = Field(None, repr=False)
+    fingerprint: Text | None = None
+    commit: Name | None = None
     status: Status = Status.ACTIVE
     validation_status: Validation = Validation.UNVALIDATED
     validation_confidence: Confidence = Confidence.LOW

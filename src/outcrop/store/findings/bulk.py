@@ -140,6 +140,26 @@ async def upsert_batch(db: Connection, account_id: int, records: Sequence[Findin
     return new
 
 
+async def select_records(
+    db: Connection, account_id: int, ids: Sequence[UUID], *, lock: bool
+) -> dict[UUID, FindingRecord]:
+    """Return the findings with these ids, with fingerprint, commit and parts of the score, by id.
+
+    With `lock`, their rows are locked until the transaction ends.
+    """
+    cursor = await db.execute(
+        f"""SELECT fingerprint, commit_id, score_detail, {rows.COLUMNS} FROM findings
+            WHERE account_id = %s AND id = ANY(%s) ORDER BY id
+            {"FOR NO KEY UPDATE" if lock else ""}""".encode(),
+        [account_id, list(ids)],
+    )
+    records = [
+        FindingRecord(rows.build_finding(row[3:]), fingerprint=row[0], commit_id=row[1], score_detail=row[2])
+        for row in await cursor.fetchall()
+    ]
+    return {record.finding.id: record for record in records}
+
+
 async def flush_search_index(db: Connection) -> None:
     """Move the pending entries of the search index into its main part.
 
@@ -167,6 +187,10 @@ def _join_identifiers(names: Sequence[str]) -> sql.Composed:
 def _build_assignment(column_name: str) -> sql.Composed:
     """Return a column's assignment in the update of a finding; NULL keeps an optional column's value."""
     column = sql.Identifier(column_name)
+    if column_name == "score_detail":  # the parts of another score do not explain this one
+        return sql.SQL("""score_detail = coalesce(excluded.score_detail,
+                              CASE WHEN f.composite_score = excluded.composite_score
+                              THEN f.score_detail END)""").format()
     if column_name in _OPTIONAL_COLUMNS:
         return sql.SQL("{c} = coalesce(excluded.{c}, f.{c})").format(c=column)
     return sql.SQL("{c} = excluded.{c}").format(c=column)

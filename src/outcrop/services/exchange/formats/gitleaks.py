@@ -11,15 +11,17 @@ PATH = (ITEM,)
 
 def translate(record: dict[str, Any]) -> dict[str, Any] | None:
     """Return a record as our own fields; None if it is not a finding."""
-    if not isinstance(record.get("RuleID"), str):
-        return None
     secret = record.get("Secret")
+    if not isinstance(record.get("RuleID"), str) or not (secret or record.get("File")):
+        return None
     # As `gitleaks --redact` writes it.
     is_redacted = not secret or secret == "REDACTED" or str(secret).endswith("...")  # noqa: S105
     link = record.get("Link") or None
     return {
         "secret": None if is_redacted else secret,
         "matched_text": MASK,
+        "fingerprint": record.get("Fingerprint") or None,
+        "commit": record.get("Commit") or None,
         "pattern": {"name": record.get("Description") or record["RuleID"], "secret_type": record["RuleID"]},
         "source_type": "commit" if record.get("Commit") else "repo",
         "source_url": link,

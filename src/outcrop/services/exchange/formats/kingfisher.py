@@ -17,11 +17,16 @@ def translate(record: dict[str, Any]) -> dict[str, Any] | None:
         return None
     git = _get_dict(finding, "git_metadata")
     commit, file = _get_dict(git, "commit"), _get_dict(git, "file")
+    snippet, path = finding.get("snippet"), file.get("path") or finding.get("path")
+    if not snippet and not path:
+        return None
+    fingerprint = finding.get("fingerprint")
     status = _VALIDATION.get(str(_get_dict(finding, "validation").get("status")).lower(), "unvalidated")
-    snippet = finding.get("snippet")
     return {
         "secret": None if not snippet or "redacted" in str(snippet).lower() else snippet,
         "matched_text": MASK,
+        "fingerprint": None if fingerprint is None else str(fingerprint),
+        "commit": commit.get("id"),
         "pattern": {
             "name": rule.get("description") or rule.get("name") or rule["id"],
             "secret_type": rule["id"],
@@ -31,7 +36,7 @@ def translate(record: dict[str, Any]) -> dict[str, Any] | None:
         "source_type": "commit" if commit else "repo",
         "source_url": file.get("url") or git.get("repository_url"),
         "repo_full_name": parse_repository_name(git.get("repository_url")),
-        "file_path": file.get("path") or finding.get("path"),
+        "file_path": path,
         "line_number": finding.get("line"),
     }
 

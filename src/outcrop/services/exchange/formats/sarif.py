@@ -14,10 +14,11 @@ _NAMESPACE = UUID("4f5b8c7e-41f6-5d0f-9d3e-6e2f2b8a7c11")
 
 def translate(record: dict[str, Any]) -> dict[str, Any] | None:
     """Return a record as our own fields; None if it is not a finding."""
-    if "message" not in record:
-        return None
-    rule = record.get("ruleId") or _as_dict(record.get("rule")).get("id") or "unknown"
+    rule = record.get("ruleId") or _as_dict(record.get("rule")).get("id")
     locations = record.get("locations")
+    if "message" not in record or not (rule or locations):
+        return None
+    rule = rule or "unknown"
     location = _as_dict(locations[0] if isinstance(locations, list) and locations else {})
     physical = _as_dict(location.get("physicalLocation"))
     uri = _as_dict(physical.get("artifactLocation")).get("uri")

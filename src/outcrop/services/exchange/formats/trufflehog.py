@@ -9,8 +9,8 @@ from outcrop.services.exchange.formats.repository_name import parse_repository_n
 
 def translate(record: dict[str, Any]) -> dict[str, Any] | None:
     """Return a record as our own fields; None if it is not a finding."""
-    name = record.get("DetectorName")
-    if not isinstance(name, str):
+    name, metadata = record.get("DetectorName"), _metadata(record)
+    if not isinstance(name, str) or not (record.get("Raw") or metadata):
         return None
     secret_type = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "unknown"
     return {
@@ -18,7 +18,7 @@ def translate(record: dict[str, Any]) -> dict[str, Any] | None:
         "matched_text": MASK,
         "pattern": {"name": name, "secret_type": secret_type},
         **_validation(record),
-        **_place(_metadata(record)),
+        **_place(metadata),
     }
 
 
@@ -48,6 +48,7 @@ def _place(metadata: dict[str, Any]) -> dict[str, Any]:
         "repo_full_name": parse_repository_name(repository) or parse_repository_name(link),
         "file_path": metadata.get("file") or None,
         "line_number": metadata.get("line") or None,
+        "commit": metadata.get("commit") or None,
     }
 
 

@@ -1,0 +1,189 @@
+"""Build the rows of imported findings: masked, fingerprinted, encrypted, and scored if they are reports."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID, uuid4, uuid5
+
+from pydantic import ValidationError
+
+from outcrop.domain.finding import OPEN_STATUSES, CredentialPattern, Finding, Resolution, Status, cut_note
+from outcrop.domain.place import identity, source_of
+from outcrop.domain.secret import MASK, Secret, is_masked, is_password
+from outcrop.services.exchange.formats import FileRecord, ImportFormat, RecordError
+from outcrop.services.exchange.import_schema import (
+    COPIED_FIELDS,
+    ImportedEvidence,
+    ImportedFinding,
+    validate_finding,
+)
+from outcrop.services.exchange.report_score import score_report
+from outcrop.store.findings.bulk import FindingRecord
+from outcrop.store.keyring import Keyring
+
+_PROGRESS_EVERY = 1_000  # records
+# Namespace of the ids of reported findings without a credential. It never changes, so that importing a report
+# again finds them.
+_NAMESPACE = UUID("0d7c2a56-7d51-5c0b-8a1e-3f0c9c1b6a42")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRecord:
+    """The row of an imported finding, and its position in the file for error messages."""
+
+    where: str
+    restores: bool  # replaces all fields of a stored finding; otherwise it is a scanner's report
+    has_id: bool  # whether the file names the id of the finding to restore
+    record: FindingRecord
+
+
+class RecordBuilder:
+    """Builds the rows of imported findings. Runs in a thread, while the database writes."""
+
+    def __init__(
+        self,
+        keys: Keyring,
+        account_id: int,
+        now: datetime,
+        *,
+        keep_secrets: bool,
+        format_: ImportFormat,
+        restore: bool,
+    ) -> None:
+        self.keys = keys
+        self.account_id = account_id
+        self.now = now
+        self.keep_secrets = keep_secrets
+        self.format = format_
+        self.restore = restore
+
+    def build_all(
+        self, file_records: Iterable[FileRecord], progress: Callable[[int], None]
+    ) -> Iterator[ImportRecord]:
+        """Yield the row of each record; report the bytes read now and then, and at the end."""
+        bytes_read = 0
+        for number, (where, fields, bytes_read) in enumerate(file_records, 1):
+            if number % _PROGRESS_EVERY == 0:
+                progress(bytes_read)
+            imported = _validate(where, fields)
+            restores = self._restores(imported)
+            record = self._build(where, imported, restores=restores)
+            yield ImportRecord(where, restores, restores and imported.id is not None, record)
+        progress(bytes_read)
+
+    def _restores(self, imported: ImportedFinding) -> bool:
+        """Whether a record replaces all fields of a stored finding: an exported one, or all on request."""
+        is_exported = imported.id is not None and imported.fingerprint is None
+        return self.restore or (self.format is ImportFormat.OUTCROP and is_exported)
+
+    def _build(self, where: str, imported: ImportedFinding, *, restores: bool) -> FindingRecord:
+        """Return the row of a finding, its credential encrypted, fingerprinted and masked in all texts."""
+        if imported.secret is None and not imported.matched_text:
+            raise RecordError(where, "is not a finding: it has neither `secret` nor `matched_text`")
+        source = source_of(imported.source_type, imported.repo_full_name, imported.source_url)
+        if source is None and not (restores and self.format is ImportFormat.OUTCROP):
+            # The report itself is the source, so that importing it again updates the same findings.
+            source = self.format.value
+        path = urlsplit(imported.source_url or "").path if imported.file_path is None else imported.file_path
+        finding_id = self._choose_id(imported, source, path, restores=restores)
+        record = FindingRecord(
+            self._build_finding(imported, finding_id),
+            commit_id=imported.commit,
+            keep_first_seen=imported.first_seen_at is None,
+            keep_last_seen=imported.last_seen_at is None,
+        )
+        if imported.secret is not None:
+            record = self._add_secret(record, imported.secret, source, path)
+        elif not is_masked(record.finding.matched_text):
+            raise RecordError(where, "matched_text is not masked, and there is no `secret` to mask it from")
+        return record if restores else score_report(record, places=1, moment=self.now)
+
+    def _choose_id(self, imported: ImportedFinding, source: str | None, path: str, *, restores: bool) -> UUID:
+        """Return the id to use if the finding is new.
+
+        A report without the credential gets an id that follows from its place, its type and the tool's own
+        fingerprint, so that the same record has the same id again. SARIF brings such an id.
+        """
+        if imported.id is not None and (restores or self.format is ImportFormat.SARIF):
+            return imported.id
+        if imported.secret is not None or (restores and self.format is ImportFormat.OUTCROP):
+            return uuid4()
+        fingerprint = imported.fingerprint or f"{imported.matched_text}:{imported.line_number}"
+        place = (str(self.account_id), source or "", path, imported.pattern.secret_type, fingerprint)
+        return uuid5(_NAMESPACE, "\0".join(place))
+
+    def _add_secret(self, record: FindingRecord, value: str, source: str | None, path: str) -> FindingRecord:
+        """Return the row with the encrypted credential and its digests, and without it in the texts."""
+        finding = record.finding
+        secret = Secret(value, mask_all=is_password(finding.pattern.secret_type))
+        fingerprint = self.keys.compute_fingerprint(secret)
+        return replace(
+            record,
+            finding=replace(mask_finding(finding, secret.masked_within), matched_text=secret.masked()),
+            fingerprint=fingerprint,
+            identity=None if source is None else identity(source, path, fingerprint),
+            secret_box=self.keys.seal(secret, self.account_id, finding.id) if self.keep_secrets else None,
+        )
+
+    def _build_finding(self, imported: ImportedFinding, finding_id: UUID) -> Finding:
+        """Return the imported finding with defaults for missing times; the credential is not masked yet."""
+        first_seen = imported.first_seen_at or imported.last_seen_at or self.now
+        last_seen = imported.last_seen_at or first_seen
+        is_resolved = imported.status is Status.RESOLVED
+        is_open = imported.status in OPEN_STATUSES
+        evidence = imported.resolution_evidence or ImportedEvidence()
+        resolution = Resolution(evidence.auto_resolved, evidence.resolved_by) if is_resolved else None
+        return Finding(
+            **{name: getattr(imported, name) for name in COPIED_FIELDS},
+            id=finding_id,
+            validation_detail=_mask_values(imported.validation_detail.model_dump(), str),
+            matched_text=MASK if imported.matched_text is None else imported.matched_text,
+            pattern=CredentialPattern(imported.pattern.name, imported.pattern.secret_type),
+            first_seen_at=first_seen,
+            last_seen_at=last_seen,
+            resolved_at=(imported.resolved_at or last_seen) if is_resolved else None,
+            resolution_note=None if is_open else cut_note(imported.resolution_note),
+            resolution_evidence=resolution,
+        )
+
+
+def _validate(where: str, fields: dict[str, Any]) -> ImportedFinding:
+    """Return the validated fields of a record; raise RecordError with the first problem, not its value."""
+    try:
+        return validate_finding(fields)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        raise RecordError(where, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def mask_finding(finding: Finding, mask: Callable[[str], str]) -> Finding:
+    """Return the finding with `mask` applied to all texts that may contain the credential.
+
+    The repository's name stays: it identifies the source.
+    """
+    return replace(
+        finding,
+        validation_detail=_mask_values(finding.validation_detail, mask),
+        source_url=_mask_optional(finding.source_url, mask),
+        file_path=_mask_optional(finding.file_path, mask),
+        pattern=finding.pattern._replace(name=mask(finding.pattern.name)),
+        resolution_note=cut_note(_mask_optional(finding.resolution_note, mask)),
+    )
+
+
+def _mask_optional(text: str | None, mask: Callable[[str], str]) -> str | None:
+    """Apply `mask` to a text; None stays None."""
+    return None if text is None else mask(text)
+
+
+def _mask_values(value: Any, mask: Callable[[str], str]) -> Any:
+    """Apply `mask` to all strings in a JSON value, and replace NUL, which PostgreSQL cannot store."""
+    if isinstance(value, str):
+        return mask(value).replace("\0", "\ufffd")
+    if isinstance(value, list):
+        return [_mask_values(item, mask) for item in value]
+    if isinstance(value, dict):
+        return {_mask_values(key, mask): _mask_values(item, mask) for key, item in value.items()}
+    return value

@@ -1,0 +1,280 @@
+"""Merge a batch of imported records with the stored findings.
+
+A record that restores replaces all fields of its finding. A scanner's report changes only the fields that
+`apply_report` names, and none that a person decides about.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
+from uuid import UUID
+
+from outcrop.domain.finding import Finding, Validation
+from outcrop.domain.secret import is_password
+from outcrop.services.exchange.formats import RecordError
+from outcrop.services.exchange.import_records import ImportRecord, mask_finding
+from outcrop.services.exchange.report_score import score_report
+from outcrop.store import audit
+from outcrop.store.db import Connection
+from outcrop.store.findings import bulk, table
+from outcrop.store.findings.bulk import FindingRecord
+from outcrop.store.keyring import Keyring
+from outcrop.store.runs import sources
+
+_UNDECIDED = frozenset({Validation.ERROR, Validation.UNREACHABLE})
+
+
+async def merge_with_stored(
+    db: Connection, keys: Keyring, account_id: int, batch: Sequence[ImportRecord], *, by: str, now: datetime
+) -> list[FindingRecord]:
+    """Return the rows to write, one per finding; an audit line is written for each changed verdict.
+
+    Findings that a report does not change are left out. Changed ones are locked before they are read.
+    """
+    ids = await _select_ids(db, account_id, batch)
+    boxes = await _select_boxes(db, account_id, batch)
+    stored = await _select_reported(db, account_id, batch, ids)
+    merged = _Merge(stored)
+    for entry in batch:
+        if entry.restores:
+            record = merged.restore(_use_stored_id(entry, ids))
+            if entry.record.fingerprint is None:  # a known credential must not appear in its texts
+                merged.rows[record.finding.id] = _mask_known(keys, account_id, record, boxes)
+        else:
+            merged.report(_with_id(entry.record, ids))
+    changes = merged.find_changes()
+    places = await _count_places(db, account_id, [*merged.new, *changes.values()], merged.new)
+    locked = await bulk.select_records(db, account_id, list(changes), lock=True) if changes else {}
+    updated = []
+    for id_, before in locked.items():
+        after = merged.apply_reports(id_, before)
+        if _verdict(after.finding) != _verdict(before.finding):
+            after = score_report(after, places=_places_of(after, places), moment=now)
+        await _audit_verdict(db, account_id, before.finding, after.finding, by=by, now=now)
+        updated.append(after)
+    for id_, record in merged.rows.items():
+        count = _places_of(record, places)
+        if id_ in merged.rescored or (record.score_detail is not None and count > 1):
+            merged.rows[id_] = score_report(record, places=count, moment=now)
+    return [*merged.rows.values(), *updated]
+
+
+class _Merge:
+    """The rows of a batch, and the reports about stored findings."""
+
+    def __init__(self, stored: dict[UUID, FindingRecord]) -> None:
+        self.stored = stored
+        self.rows: dict[UUID, FindingRecord] = {}  # restored and new findings
+        self.rescored: set[UUID] = set()  # rows with another verdict than their score
+        self._reports: defaultdict[UUID, list[FindingRecord]] = defaultdict(list)  # about stored findings
+
+    @property
+    def new(self) -> list[FindingRecord]:
+        """The new findings of reports."""
+        return [record for record in self.rows.values() if record.score_detail is not None]
+
+    def restore(self, record: FindingRecord) -> FindingRecord:
+        """Add a restored finding, in place of earlier records of the batch about it; return its row."""
+        id_ = record.finding.id
+        self._reports.pop(id_, None)
+        self.rescored.discard(id_)
+        self.rows[id_] = _merge_restored(self.rows[id_], record) if id_ in self.rows else record
+        return self.rows[id_]
+
+    def report(self, report: FindingRecord) -> None:
+        """Add a scanner's report about a finding of this batch, a stored one or a new one."""
+        id_ = report.finding.id
+        if id_ in self.rows:
+            before, self.rows[id_] = self.rows[id_], apply_report(self.rows[id_], report)
+            if _verdict(before.finding) != _verdict(self.rows[id_].finding):
+                self.rescored.add(id_)
+        elif id_ in self.stored:
+            self._reports[id_].append(report)
+        else:
+            self.rows[id_] = report
+
+    def apply_reports(self, id_: UUID, record: FindingRecord) -> FindingRecord:
+        """Return the row of a stored finding after all reports about it."""
+        return reduce(apply_report, self._reports[id_], record)
+
+    def find_changes(self) -> dict[UUID, FindingRecord]:
+        """Return the rows of stored findings that a report changes, by id, in the order of the ids."""
+        after = ((id_, self.apply_reports(id_, self.stored[id_])) for id_ in sorted(self._reports))
+        return {id_: record for id_, record in after if record != self.stored[id_]}
+
+
+def apply_report(record: FindingRecord, report: FindingRecord) -> FindingRecord:
+    """Return the row of a finding after a scanner's report about it.
+
+    The report can set the line, the commit, a later time at which the finding was seen, and a newer verdict.
+    """
+    finding, reported = record.finding, report.finding
+    if not report.keep_last_seen and reported.last_seen_at > finding.last_seen_at:
+        finding = replace(finding, last_seen_at=reported.last_seen_at)
+    if reported.line_number is not None:
+        finding = replace(finding, line_number=reported.line_number)
+    if _has_newer_verdict(finding, reported):
+        finding = _take_verdict(finding, reported)
+    return replace(record, finding=finding, commit_id=report.commit_id or record.commit_id)
+
+
+def _has_newer_verdict(finding: Finding, reported: Finding) -> bool:
+    """Whether a report decides more, or later, than the stored verdict.
+
+    Any verdict is more than none. A verdict without a time replaces only another one without a time, and one
+    that decides nothing replaces no decision.
+    """
+    if reported.validation_status is Validation.UNVALIDATED:
+        return False
+    if finding.validation_status is Validation.UNVALIDATED:
+        return True
+    if reported.validation_status in _UNDECIDED:
+        return False
+    ours, theirs = _checked_at(finding), _checked_at(reported)
+    if theirs is None:
+        return ours is None and reported.validation_status is not finding.validation_status
+    return ours is None or theirs > ours
+
+
+def _verdict(finding: Finding) -> tuple[Any, ...]:
+    """Return the fields of a finding's verdict."""
+    return finding.validation_status, finding.validation_confidence, finding.validation_detail
+
+
+def _checked_at(finding: Finding) -> datetime | None:
+    """Return the time of a finding's verdict; None if it is not known."""
+    try:
+        moment = datetime.fromisoformat(finding.validation_detail["checked_at"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _take_verdict(finding: Finding, reported: Finding) -> Finding:
+    """Return the finding with the verdict of a report; known services of a valid credential stay."""
+    detail = finding.validation_detail | reported.validation_detail
+    if reported.validation_status is Validation.VALID and not detail["enabled_services"]:
+        detail["enabled_services"] = finding.validation_detail["enabled_services"]
+    return replace(
+        finding,
+        validation_status=reported.validation_status,
+        validation_confidence=reported.validation_confidence,
+        validation_detail=detail,
+    )
+
+
+# --- stored values of a batch
+
+
+async def _select_ids(db: Connection, account_id: int, batch: Iterable[ImportRecord]) -> dict[bytes, UUID]:
+    """Return the ids of the stored findings with the batch's credentials at the same places, by identity."""
+    identities = [entry.record.identity for entry in batch if entry.record.identity is not None]
+    return await table.select_ids_by_identity(db, account_id, identities) if identities else {}
+
+
+async def _select_boxes(db: Connection, account_id: int, batch: Iterable[ImportRecord]) -> dict[UUID, bytes]:
+    """Return the stored credentials of findings that the batch restores without their credential, by id."""
+    ids = [e.record.finding.id for e in batch if e.has_id and e.record.fingerprint is None]
+    return await table.select_secret_boxes(db, account_id, ids) if ids else {}
+
+
+async def _select_reported(
+    db: Connection, account_id: int, batch: Iterable[ImportRecord], ids: dict[bytes, UUID]
+) -> dict[UUID, FindingRecord]:
+    """Return the stored findings that the batch's reports are about, by id.
+
+    A report with a credential is about the finding with its identity; one without has an id of its own.
+    """
+    reports = [entry.record for entry in batch if not entry.restores]
+    reported = {_with_id(r, ids).finding.id for r in reports if r.identity is None or r.identity in ids}
+    return await bulk.select_records(db, account_id, sorted(reported), lock=False) if reported else {}
+
+
+async def _count_places(
+    db: Connection, account_id: int, records: Iterable[FindingRecord], new: Iterable[FindingRecord]
+) -> Counter[bytes]:
+    """Return the number of places of the records' credentials, with the new ones, by fingerprint."""
+    fingerprints = {record.fingerprint for record in records if record.fingerprint is not None}
+    stored = await sources.count_places(db, account_id, sorted(fingerprints)) if fingerprints else {}
+    places = Counter(record.fingerprint for record in new if record.fingerprint is not None)
+    places.update(stored)
+    return places
+
+
+def _places_of(record: FindingRecord, places: Counter[bytes]) -> int:
+    """Return the number of places of a record's credential; 1 if it has none."""
+    return 1 if record.fingerprint is None else places[record.fingerprint]
+
+
+def _with_id(record: FindingRecord, ids: dict[bytes, UUID]) -> FindingRecord:
+    """Return the record with the id of the finding at the same place; `ids` maps identities to ids.
+
+    A record at a new place is added to `ids`.
+    """
+    if record.identity is None:
+        return record
+    stored_id = ids.setdefault(record.identity, record.finding.id)
+    if stored_id == record.finding.id:
+        return record
+    return replace(record, finding=replace(record.finding, id=stored_id), secret_box=None)
+
+
+async def _audit_verdict(
+    db: Connection, account_id: int, before: Finding, after: Finding, *, by: str, now: datetime
+) -> None:
+    """Write an audit line if the validation status has changed."""
+    if after.validation_status is before.validation_status:
+        return
+    detail = {"from": before.validation_status, "to": after.validation_status, "reason": "imported report"}
+    await audit.append(
+        db, account_id, audit.AuditLine(now, by, "finding.validate", str(after.id), detail=detail)
+    )
+
+
+# --- restored findings
+
+
+def _use_stored_id(entry: ImportRecord, ids: dict[bytes, UUID]) -> FindingRecord:
+    """Return the restored record with the id of the finding at the same place.
+
+    Raise RecordError if the file names another id for the place.
+    """
+    record = _with_id(entry.record, ids)
+    if entry.has_id and record is not entry.record:
+        raise RecordError(
+            entry.where, f"the same credential at the same place is finding {record.finding.id} already"
+        )
+    return record
+
+
+def _mask_known(
+    keys: Keyring, account_id: int, record: FindingRecord, boxes: dict[UUID, bytes]
+) -> FindingRecord:
+    """Return the record with the finding's credential masked: that of an earlier record or a stored one."""
+    finding = record.finding
+    box = record.secret_box or boxes.get(finding.id)
+    if box is None:
+        return record
+    secret = keys.open(box, account_id, finding.id, mask_all=is_password(finding.pattern.secret_type))
+    return replace(record, finding=mask_finding(finding, secret.masked_within))
+
+
+def _merge_restored(earlier: FindingRecord, later: FindingRecord) -> FindingRecord:
+    """Return the later of two records with the same id, with the earlier one's values where it has none."""
+    finding = later.finding
+    if later.keep_first_seen:
+        finding = replace(finding, first_seen_at=earlier.finding.first_seen_at)
+    if later.keep_last_seen:
+        finding = replace(finding, last_seen_at=earlier.finding.last_seen_at)
+    return FindingRecord(
+        finding,
+        fingerprint=later.fingerprint or earlier.fingerprint,
+        identity=later.identity or earlier.identity,
+        secret_box=later.secret_box or earlier.secret_box,
+        commit_id=later.commit_id or earlier.commit_id,
+        keep_first_seen=later.keep_first_seen and earlier.keep_first_seen,
+        keep_last_seen=later.keep_last_seen and earlier.keep_last_seen,
+    )
