@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import count
 
 import structlog
@@ -53,6 +54,7 @@ class CommandSession:
 
     db: Connection
     keys: Keyring
+    now: datetime  # when the session was opened, by the database's clock
 
 
 @asynccontextmanager
@@ -62,7 +64,8 @@ async def open_session(settings: Settings) -> AsyncIterator[CommandSession]:
         url = stack.enter_context(open_database(settings))
         db = await stack.enter_async_context(await database.connect(url))
         await schema.migrate(db)
-        yield CommandSession(db, await unlock_keyring(db, operator_key(settings), os.urandom(80)))
+        keys = await unlock_keyring(db, operator_key(settings), os.urandom(80))
+        yield CommandSession(db, keys, await database.current_time(db))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,12 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import procrastinate
 import structlog
 
-from outcrop.domain.clock import now
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
@@ -38,12 +37,13 @@ from outcrop.services.webhooks import delete_old_deliveries
 from outcrop.settings import Settings
 from outcrop.sources.isolated.process_pool import open_process_pool
 from outcrop.sources.workspace import cache_folder
-from outcrop.store.db import UNAVAILABLE
+from outcrop.store.db import UNAVAILABLE, current_time
 from outcrop.store.findings import rollups
 from outcrop.store.runs import jobs
 from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
 
+MAX_CLOCK_ERROR = timedelta(minutes=1)
 FOLD_EVERY = 2.0  # seconds; until then, listing findings has a few more rollup rows to add up
 _SCHEDULE_EVERY, _HOUR = 15.0, 3_600.0  # seconds
 _JOB_STOP_TIMEOUT = 4.0  # seconds in which a running job may end when the worker is stopped
@@ -110,10 +110,10 @@ async def work(
                 (dead_after / 2, lambda: resume_orphaned_runs(context)),
                 (_HOUR, lambda: revalidate_due(context)),
                 (_HOUR, lambda: rescore_outdated(context)),
-                (_HOUR, lambda: mark_stale(context, after=stale_after)),
-                (_HOUR, lambda: erase_secrets(context)),
-                (_HOUR, lambda: delete_old_deliveries(runtime.pool)),
-                (_HOUR, lambda: _delete_expired_sessions(runtime)),
+                (_HOUR, lambda: _if_clock_is_right(runtime, lambda: mark_stale(context, after=stale_after))),
+                (_HOUR, lambda: _if_clock_is_right(runtime, lambda: erase_secrets(context))),
+                (_HOUR, lambda: _if_clock_is_right(runtime, lambda: delete_old_deliveries(runtime.pool))),
+                (_HOUR, lambda: _if_clock_is_right(runtime, lambda: _delete_expired_sessions(runtime))),
             )
         ]
         deliveries = DeliveryWorker(runtime.pool, runtime.keys, PostClient(context.egress).post)
@@ -148,6 +148,20 @@ async def _run_every(seconds: float, stop: asyncio.Event, task: Callable[[], Awa
             await asyncio.wait_for(stop.wait(), seconds)
 
 
+async def _if_clock_is_right(runtime: Runtime, task: Callable[[], Awaitable[int]]) -> int:
+    """Run a task that destroys data and return its result; 0 if the clock of this machine is wrong.
+
+    It is wrong if it differs from the database's clock by more than MAX_CLOCK_ERROR. Then the difference is
+    logged.
+    """
+    async with runtime.pool.connection() as db:
+        difference = datetime.now(UTC) - await current_time(db)
+    if abs(difference) > MAX_CLOCK_ERROR:
+        log.error("clock_differs_from_database", seconds=round(difference.total_seconds()))
+        return 0
+    return await task()
+
+
 async def _fold_rollups(runtime: Runtime) -> int:
     """Add the pending changes of finding counts to the rollups; return how many."""
     async with runtime.pool.connection() as db:
@@ -157,7 +171,7 @@ async def _fold_rollups(runtime: Runtime) -> int:
 async def _delete_expired_sessions(runtime: Runtime) -> int:
     """Delete expired sessions, links and sign-in attempts; return how many."""
     async with runtime.pool.connection() as db:
-        return await sessions.delete_expired(db, now=now())
+        return await sessions.delete_expired(db, now=await current_time(db))
 
 
 # --- jobs

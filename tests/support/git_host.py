@@ -29,6 +29,7 @@ class GitHost:
     port: int
     ca: Path
     delay: float = 0.0  # seconds before every response
+    page: bytes | None = None  # the body of every response, in place of git's: a proxy's sign-in page
     # path, Host and Authorization of each request
     requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)
 
@@ -54,6 +55,13 @@ def git_host(root: Path, folder: Path) -> Iterator[GitHost]:
         def do_GET(self) -> None:
             host.requests.append((self.path, self.headers["Host"], self.headers["Authorization"]))
             time.sleep(host.delay)
+            if host.page is not None:
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html")
+                self.send_header("Content-Length", str(len(host.page)))
+                self.end_headers()
+                self.wfile.write(host.page)
+                return
             if self.path.startswith("/moved"):
                 self.send_response(302)
                 self.send_header("Location", self.path.replace("/moved", "/repo", 1))

@@ -1,6 +1,7 @@
 """The context of an API request: its caller, and the database connection that admitted it."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from starlette.requests import Request
 
@@ -17,6 +18,7 @@ class ApiContext:
     """Everything that a route needs besides its parameters."""
 
     caller: Caller
+    now: datetime  # of the admission, by the database's clock
     db: Connection
     keys: Keyring
     notes: NoteCleaner

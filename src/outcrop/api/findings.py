@@ -6,7 +6,6 @@ from outcrop.api import parameters, shapes
 from outcrop.api.context import api_context
 from outcrop.api.describe import responses
 from outcrop.api.parameters import FINDING_ID, FindingParameters, NoteParameters, described
-from outcrop.domain.clock import now
 from outcrop.domain.finding import Action, public_fields
 from outcrop.services import findings
 
@@ -57,7 +56,7 @@ async def suppress_finding(request: Request) -> Response:
     finding_id = parameters.finding_id(request.path_params["finding_id"])
     async with context.db.transaction():
         finding = await findings.suppress_finding(
-            context.db, context.caller.account_id, finding_id, by=context.caller.email, now=now()
+            context.db, context.caller.account_id, finding_id, by=context.caller.email, now=context.now
         )
     return shapes.mutation_response(finding)
 
@@ -94,6 +93,6 @@ async def _close(request: Request, action: Action) -> Response:
     note = await context.notes.clean_note(context.db, context.keys, account_id, raw_note)
     async with context.db.transaction():
         finding = await findings.close_finding(
-            context.db, context.keys, account_id, finding_id, action, note=note, by=by, now=now()
+            context.db, context.keys, account_id, finding_id, action, note=note, by=by, now=context.now
         )
     return shapes.mutation_response(finding)

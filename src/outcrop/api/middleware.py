@@ -135,7 +135,7 @@ class RequestMiddleware:
                 await errors.refused(entry.refusal, entry.window)(scope, receive, buffer)
             else:
                 answer.key_id = str(entry.caller.key_id)
-                context = ApiContext(entry.caller, db, runtime.keys, self.notes)
+                context = ApiContext(entry.caller, entry.moment, db, runtime.keys, self.notes)
                 await self.app(
                     _as_get(scope) | {SCOPE_KEY: context, "path": _without_slash(scope["path"])},
                     receive,

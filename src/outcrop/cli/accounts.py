@@ -8,7 +8,6 @@ import typer
 from outcrop.cli import session as cli
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
 from outcrop.cli.streams import fail
-from outcrop.domain import clock
 from outcrop.domain.account import Account, ApiKey, Plan
 from outcrop.runtime import open_session
 from outcrop.services import accounts, keys
@@ -32,7 +31,7 @@ def create_account(
     async def main() -> Account:
         async with cli.transaction(settings) as session:
             return await accounts.create_account(
-                session.db, slug=slug, plan=plan, email=email, by=OPERATOR, now=clock.now()
+                session.db, slug=slug, plan=plan, email=email, by=OPERATOR, now=session.now
             )
 
     show(_account(run(main)), as_json=as_json)
@@ -57,7 +56,7 @@ def set_plan(slug: str, plan: Plan, as_json: AsJson = False) -> None:
 
     async def main() -> Account:
         async with cli.transaction(settings) as session:
-            return await accounts.set_plan(session.db, slug, plan, by=OPERATOR, now=clock.now())
+            return await accounts.set_plan(session.db, slug, plan, by=OPERATOR, now=session.now)
 
     show(_account(run(main)), as_json=as_json)
 
@@ -105,7 +104,7 @@ def create_key(
                 expires_at=expiry,
                 by=OPERATOR,
                 member=None,
-                now=clock.now(),
+                now=session.now,
             )
 
     new = run(main)
@@ -140,7 +139,7 @@ def revoke_key(id_: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJso
 
     async def main() -> str:
         async with cli.transaction(settings) as session:
-            return str(await keys.revoke_key(session.db, id_, by=OPERATOR, now=clock.now()))
+            return str(await keys.revoke_key(session.db, id_, by=OPERATOR, now=session.now))
 
     show({"id": run(main), "revoked": True}, as_json=as_json)
 

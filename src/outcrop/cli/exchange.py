@@ -12,11 +12,11 @@ from outcrop import __version__
 from outcrop.cli.progress import byte_progress
 from outcrop.cli.session import OPERATOR, AsJson, Slug, lower_priority, run, show, start
 from outcrop.cli.streams import discard_output
-from outcrop.domain import clock
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.paging import FindingQuery
 from outcrop.runtime import open_runtime, open_session
 from outcrop.services import accounts, exchange
+from outcrop.store.db import current_time
 
 
 def import_(
@@ -55,7 +55,7 @@ def import_(
                 source,
                 keep_secrets=settings.keep_secrets == "active",
                 by=OPERATOR,
-                now=clock.now(),
+                now=session.now,
                 progress=progress,
                 format_=format_,
                 restore=restore,
@@ -81,6 +81,7 @@ def export(
         async with open_runtime(settings, pool_size=1, statement_timeout=60) as runtime:
             async with runtime.pool.connection() as db:
                 account = await accounts.get_account(db, slug)
+                moment = await current_time(db)
             pieces = exchange.export_findings(
                 runtime.pool,
                 account,
@@ -88,7 +89,7 @@ def export(
                 format_,
                 version=__version__,
                 by=OPERATOR,
-                now=clock.now(),
+                now=moment,
             )
             async for piece in pieces:
                 _write(piece)

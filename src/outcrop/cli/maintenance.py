@@ -176,7 +176,7 @@ def rotate(
     async def main() -> None:
         async with open_session(settings) as session:
             await maintenance.rotate_key(
-                session.db, operator_key(settings), new, by=cli.OPERATOR, now=clock.now()
+                session.db, operator_key(settings), new, by=cli.OPERATOR, now=session.now
             )
 
     run(main)

@@ -7,7 +7,6 @@ import typer
 
 from outcrop.cli import session as cli
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
-from outcrop.domain import clock
 from outcrop.domain.account import LINK_LIFETIME, LinkKind, Member, Role
 from outcrop.domain.errors import BadInputError
 from outcrop.runtime import open_session
@@ -40,7 +39,7 @@ def create_user(
         async with cli.transaction(settings) as session:
             account = await accounts.get_account(session.db, slug)
             return await accounts.create_member(
-                session.db, account, email=email, role=role, password=password, by=OPERATOR, now=clock.now()
+                session.db, account, email=email, role=role, password=password, by=OPERATOR, now=session.now
             )
 
     created, generated = run(main)
@@ -72,7 +71,7 @@ def remove_user(email: str, as_json: AsJson = False) -> None:
 
     async def main() -> None:
         async with cli.transaction(settings) as session:
-            await accounts.remove_member(session.db, email, by=OPERATOR, now=clock.now())
+            await accounts.remove_member(session.db, email, by=OPERATOR, now=session.now)
 
     run(main)
     show({"email": email, "removed": True}, as_json=as_json)
@@ -84,14 +83,17 @@ def invite_user(
 ) -> None:
     """Create an invitation link. It works once, for 7 days; the invited person sets a password."""
     settings = start()
-    now = clock.now()
 
-    async def main() -> str:
+    async def main() -> tuple[str, datetime]:
         async with cli.transaction(settings) as session:
             account = await accounts.get_account(session.db, slug)
-            return await team.invite_member(session.db, account, OPERATOR, email=email, role=role, now=now)
+            token = await team.invite_member(
+                session.db, account, OPERATOR, email=email, role=role, now=session.now
+            )
+            return token, session.now
 
-    _show_link(settings, run(main), LinkKind.INVITE, now, {"email": email, "role": role}, as_json=as_json)
+    token, now = run(main)
+    _show_link(settings, token, LinkKind.INVITE, now, {"email": email, "role": role}, as_json=as_json)
 
 
 @user.command("reset-password")
@@ -115,7 +117,7 @@ def reset_password(
 
     async def main() -> tuple[Member, str | None]:
         async with cli.transaction(settings) as session:
-            return await accounts.reset_password(session.db, email, password, by=OPERATOR, now=clock.now())
+            return await accounts.reset_password(session.db, email, password, by=OPERATOR, now=session.now)
 
     member, generated = run(main)
     show({"email": member.email, "role": member.role, "password": generated}, as_json=as_json)
@@ -128,20 +130,21 @@ def turn_totp_off(email: str, as_json: AsJson = False) -> None:
 
     async def main() -> Member:
         async with cli.transaction(settings) as session:
-            return await team.disable_totp_by_operator(session.db, email, by=OPERATOR, now=clock.now())
+            return await team.disable_totp_by_operator(session.db, email, by=OPERATOR, now=session.now)
 
     show({"email": run(main).email, "totp": False}, as_json=as_json)
 
 
 def _reset_link(settings: Settings, email: str, *, as_json: bool) -> None:
     """Create and print a link for setting a new password."""
-    now = clock.now()
 
-    async def main() -> str:
+    async def main() -> tuple[str, datetime]:
         async with cli.transaction(settings) as session:
-            return await team.create_reset_link(session.db, email, by=OPERATOR, now=now)
+            token = await team.create_reset_link(session.db, email, by=OPERATOR, now=session.now)
+            return token, session.now
 
-    _show_link(settings, run(main), LinkKind.RESET, now, {"email": email}, as_json=as_json)
+    token, now = run(main)
+    _show_link(settings, token, LinkKind.RESET, now, {"email": email}, as_json=as_json)
 
 
 def _show_link(

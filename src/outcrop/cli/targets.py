@@ -7,7 +7,6 @@ import typer
 
 from outcrop.cli import session as cli
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
-from outcrop.domain import clock
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import ScanRun, Trigger, public_fields
 from outcrop.domain.secret import Secret
@@ -102,7 +101,7 @@ def add_target(
                 chosen=chosen,
                 credential=credential,
                 by=OPERATOR,
-                now=clock.now(),
+                now=session.now,
                 web_host=settings.github_host,
             )
 
@@ -139,7 +138,7 @@ def run_target(
                 record.spec,
                 trigger=Trigger.CLI,
                 target_id=record.id,
-                moment=clock.now(),
+                moment=session.now,
                 by=OPERATOR,
             )
 
@@ -156,7 +155,7 @@ def remove_target(
     async def main() -> Target:
         async with cli.transaction(settings) as session:
             account = await accounts.get_account(session.db, slug)
-            return await targets.remove_target(session.db, account, id_, by=OPERATOR, now=clock.now())
+            return await targets.remove_target(session.db, account, id_, by=OPERATOR, now=session.now)
 
     show({"id": str(run(main).id), "removed": True}, as_json=as_json)
 

@@ -7,7 +7,6 @@ import typer
 
 from outcrop.cli import session as cli
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
-from outcrop.domain import clock
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.ids import parse_id
 from outcrop.domain.webhook import Delivery, Webhook
@@ -30,7 +29,7 @@ def set_webhook(
         async with cli.transaction(settings) as session:
             account = await accounts.get_account(session.db, slug)
             secret = await webhooks.save_webhook(
-                session.db, session.keys, account, url, by=OPERATOR, now=clock.now()
+                session.db, session.keys, account, url, by=OPERATOR, now=session.now
             )
             saved = await webhooks.get_webhook(session.db, account.id)
             return {"url": saved.url if saved else url, "secret": secret}
@@ -61,7 +60,7 @@ def remove_webhook(slug: Slug, as_json: AsJson = False) -> None:
     async def main() -> None:
         async with cli.transaction(settings) as session:
             await webhooks.remove_webhook(
-                session.db, await accounts.get_account(session.db, slug), by=OPERATOR, now=clock.now()
+                session.db, await accounts.get_account(session.db, slug), by=OPERATOR, now=session.now
             )
 
     run(main)
@@ -76,7 +75,7 @@ def send_test(slug: Slug, as_json: AsJson = False) -> None:
     async def main() -> Delivery:
         async with cli.transaction(settings) as session:
             account = await accounts.get_account(session.db, slug)
-            id_ = await webhooks.send_test_event(session.db, account, by=OPERATOR, now=clock.now())
+            id_ = await webhooks.send_test_event(session.db, account, by=OPERATOR, now=session.now)
             return await webhooks.get_delivery(session.db, account.id, id_)
 
     show(_delivery(run(main)), as_json=as_json)
@@ -111,7 +110,7 @@ def redeliver(slug: Slug, id_: Annotated[str, typer.Argument(metavar="ID")], as_
     async def main() -> Delivery:
         async with cli.transaction(settings) as session:
             account = await accounts.get_account(session.db, slug)
-            new = await webhooks.redeliver(session.db, account, delivery_id, by=OPERATOR, now=clock.now())
+            new = await webhooks.redeliver(session.db, account, delivery_id, by=OPERATOR, now=session.now)
             return await webhooks.get_delivery(session.db, account.id, new)
 
     show(_delivery(run(main)), as_json=as_json)

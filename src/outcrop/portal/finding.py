@@ -5,7 +5,6 @@ from typing import Any
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
-from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError, BusyError, NotFoundError, OutcropError
 from outcrop.domain.finding import (
     NOTE_LENGTH,
@@ -67,7 +66,7 @@ async def act(request: PortalRequest) -> Response:
                 action,
                 note=note,
                 by=request.email,
-                now=now(),
+                now=request.now,
             )
     except (BadInputError, BusyError) as error:
         return await _page(request, error)
@@ -87,7 +86,7 @@ async def validate(request: PortalRequest) -> Response:
     try:
         note = await read_note(request)
         await request_validation(
-            request.db, request.keys, request.account_id, id_, note=note, by=request.email, moment=now()
+            request.db, request.keys, request.account_id, id_, note=note, by=request.email, moment=request.now
         )
     except BadInputError as error:  # raised before anything is written
         return await _page(request, error)

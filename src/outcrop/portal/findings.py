@@ -7,7 +7,6 @@ from uuid import UUID
 from starlette.responses import JSONResponse, Response
 
 from outcrop.domain.account import Permission
-from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError, BusyError
 from outcrop.domain.finding import NOTE_LENGTH, Status, TriageAction, TriageResult, cut_note
 from outcrop.domain.ids import parse_id
@@ -87,7 +86,14 @@ async def _triage_selected(request: PortalRequest) -> tuple[str, list[tuple[UUID
     note = await read_note(request)
     async with request.db.transaction():
         outcomes = await findings.triage(
-            request.db, request.keys, request.account_id, ids, action, note=note, by=request.email, now=now()
+            request.db,
+            request.keys,
+            request.account_id,
+            ids,
+            action,
+            note=note,
+            by=request.email,
+            now=request.now,
         )
     return DONE[action], outcomes
 
@@ -128,7 +134,12 @@ async def save_view(request: PortalRequest) -> Response:
         await _check_view(request, address)
         async with request.db.transaction():
             await views.save_view(
-                request.db, request.signed.account, name=name, query=address, by=request.email, now=now()
+                request.db,
+                request.signed.account,
+                name=name,
+                query=address,
+                by=request.email,
+                now=request.now,
             )
     except BadInputError as error:
         view = read_view(dict(parse_qsl(address)))
@@ -150,7 +161,9 @@ async def _check_view(request: PortalRequest, address: str) -> None:
 
 
 async def remove_view(request: PortalRequest) -> Response:
-    await views.remove_view(request.db, request.signed.account, request.id("id"), by=request.email, now=now())
+    await views.remove_view(
+        request.db, request.signed.account, request.id("id"), by=request.email, now=request.now
+    )
     return request.redirect("/findings", "View removed.")
 
 

@@ -3,13 +3,12 @@
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
-from outcrop.domain.clock import now
 from outcrop.portal.request import PortalRequest, get
 from outcrop.services import overview, webhooks
 
 
 async def show_overview(request: PortalRequest) -> Response:
-    figures = await overview.get_overview(request.db, request.account_id, now=now())
+    figures = await overview.get_overview(request.db, request.account_id, now=request.now)
     webhook = (
         await webhooks.get_webhook(request.db, request.account_id)
         if request.may(Permission.WEBHOOK)

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlsplit
@@ -13,7 +14,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from outcrop.domain.account import PERMISSIONS, Permission
-from outcrop.domain.clock import now
 from outcrop.domain.errors import BusyError, ForbiddenError, NotFoundError, OutcropError, PlanError
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import MaskedText
@@ -24,7 +24,7 @@ from outcrop.portal.render import Renderer
 from outcrop.runtime import Runtime
 from outcrop.services import sessions
 from outcrop.services.sessions import SignedInMember
-from outcrop.store.db import UNAVAILABLE, Connection, Pool, acquire_connection
+from outcrop.store.db import UNAVAILABLE, Connection, Pool, acquire_connection, current_time
 from outcrop.store.keyring import Keyring
 
 STATE = "portal"
@@ -59,6 +59,7 @@ class PortalRequest:
     pool: Pool
     keys: Keyring
     signed: SignedInMember
+    now: datetime  # by the database's clock
     form: Form
     csrf: str = field(repr=False)
     flash: str | None = None
@@ -152,13 +153,13 @@ def _endpoint(
         runtime: Runtime = request.state.runtime
         token = context.cookies.session(request)
         form = await read_form(request) if request.method == "POST" else Form()
-        async with acquire_connection(runtime.pool, lambda db: _resume(db, token)) as (db, signed):
+        async with acquire_connection(runtime.pool, lambda db: _resume(db, token)) as (db, (signed, moment)):
             if signed is None or token is None:
                 return to_sign_in(request, context)
             csrf = csrf_of(token)
             flash = context.cookies.flash(request)
             portal_request = PortalRequest(
-                request, context, db, runtime.pool, runtime.keys, signed, form, csrf, flash
+                request, context, db, runtime.pool, runtime.keys, signed, moment, form, csrf, flash
             )
             request.state.portal_request = replace(
                 portal_request, flash=None
@@ -184,16 +185,17 @@ async def attach_member(request: Request) -> None:
         return
     runtime: Runtime = request.state.runtime
     with suppress(*UNAVAILABLE):
-        async with acquire_connection(runtime.pool, lambda db: _resume(db, token)) as (db, signed):
+        async with acquire_connection(runtime.pool, lambda db: _resume(db, token)) as (db, (signed, moment)):
             if signed is not None:
                 request.state.portal_request = PortalRequest(
-                    request, context, db, runtime.pool, runtime.keys, signed, Form(), csrf_of(token)
+                    request, context, db, runtime.pool, runtime.keys, signed, moment, Form(), csrf_of(token)
                 )
 
 
-async def _resume(db: Connection, token: str | None) -> SignedInMember | None:
-    """Return the member of a session token; None without a valid session."""
-    return None if token is None else await sessions.resume_session(db, token, now=now())
+async def _resume(db: Connection, token: str | None) -> tuple[SignedInMember | None, datetime]:
+    """Return the member of a session token, None without a valid session; and the database's time."""
+    moment = await current_time(db)
+    return None if token is None else await sessions.resume_session(db, token, now=moment), moment
 
 
 def to_sign_in(request: Request, context: PortalContext) -> Response:

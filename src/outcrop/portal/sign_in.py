@@ -1,12 +1,12 @@
 """Sign in, sign out, and one-time links for joining an account or setting a new password."""
 
 import secrets
+from datetime import datetime
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from outcrop.domain.clock import now
 from outcrop.domain.errors import (
     BadInputError,
     CodeNeededError,
@@ -21,6 +21,7 @@ from outcrop.portal.request import STATE, PortalContext, PortalRequest, check_fo
 from outcrop.runtime import Runtime
 from outcrop.services import sessions, team
 from outcrop.services.sessions import SignedInMember
+from outcrop.store.db import current_time
 
 
 async def sign_in_page(request: Request) -> Response:
@@ -55,7 +56,7 @@ async def sign_in(request: Request) -> Response:
             code=form.get("code") or None,
             address=request.client.host if request.client else "",
             agent=request.headers.get("user-agent", "")[:300],
-            now=now(),
+            now=await _database_time(runtime),
             replaces=context.cookies.session(request),
         )
     except SignInError as error:
@@ -93,7 +94,7 @@ async def _render_again(request: Request, context: PortalContext, email: str, ba
 async def sign_out(portal_request: PortalRequest) -> Response:
     token = portal_request.context.cookies.session(portal_request.http)
     if token is not None:
-        await sessions.sign_out(portal_request.db, token, now=now())
+        await sessions.sign_out(portal_request.db, token, now=portal_request.now)
     response = RedirectResponse("/sign-in", status_code=303)
     portal_request.context.cookies.delete_session(response)
     return response
@@ -102,7 +103,7 @@ async def sign_out(portal_request: PortalRequest) -> Response:
 async def join_page(request: Request) -> Response:
     context, runtime = _context(request)
     async with runtime.pool.connection() as db:
-        link = await team.find_link(db, request.path_params["token"], now=now())
+        link = await team.find_link(db, request.path_params["token"], now=await current_time(db))
     if link is None:
         raise NotFoundError("this link was already used or has expired; ask for a new one")
     return _render_form(request, context, "join.html", link=link)
@@ -114,20 +115,22 @@ async def join(request: Request) -> Response:
     token = request.path_params["token"]
     _check(request, context, form)
     async with runtime.pool.connection() as db:
-        link = await team.find_link(db, token, now=now())
+        link = await team.find_link(db, token, now=await current_time(db))
     if link is None:
         raise NotFoundError("this link was already used or has expired; ask for a new one")
     if form.raw("password") != form.raw("again"):
         return _render_form(request, context, "join.html", 400, link=link, message="the two passwords differ")
     try:
-        await team.accept_link(runtime.pool, token, password=form.raw("password"), now=now())
+        await team.accept_link(
+            runtime.pool, token, password=form.raw("password"), now=await _database_time(runtime)
+        )
     except BadInputError as error:
         return _render_form(request, context, "join.html", 400, link=link, message=error.message)
     message = "Your password is set. Sign in with it."
     if (other := await _signed_in_member(request)) is not None:
         message = f"{other.member.email} is signed out here. {message}"
         async with runtime.pool.connection() as db, db.transaction():
-            await sessions.sign_out(db, context.cookies.session(request) or "", now=now())
+            await sessions.sign_out(db, context.cookies.session(request) or "", now=await current_time(db))
     response = RedirectResponse("/sign-in", status_code=303)
     context.cookies.delete_session(response)
     context.cookies.set_flash(response, message)
@@ -139,13 +142,19 @@ def _context(request: Request) -> tuple[PortalContext, Runtime]:
     return getattr(request.app.state, STATE), request.state.runtime
 
 
+async def _database_time(runtime: Runtime) -> datetime:
+    """Return the time of the database's clock."""
+    async with runtime.pool.connection() as db:
+        return await current_time(db)
+
+
 async def _signed_in_member(request: Request) -> SignedInMember | None:
     """Return the member who is signed in with this browser, or None."""
     context, runtime = _context(request)
     if (token := context.cookies.session(request)) is None:
         return None
     async with runtime.pool.connection() as db:
-        return await sessions.resume_session(db, token, now=now())
+        return await sessions.resume_session(db, token, now=await current_time(db))
 
 
 def _check(request: Request, context: PortalContext, form: Form) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
-from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import Trigger
 from outcrop.domain.secret import Secret
@@ -47,7 +46,7 @@ async def add_target(request: PortalRequest) -> Response:
             chosen=_options(request, found),
             credential=_credential(request),
             by=request.email,
-            now=now(),
+            now=request.now,
             web_host=request.context.github_host,
         )
     except (BadInputError, ValueError) as error:
@@ -60,7 +59,7 @@ async def add_target(request: PortalRequest) -> Response:
             target.spec,
             trigger=Trigger.PORTAL,
             target_id=target.id,
-            moment=now(),
+            moment=request.now,
             by=request.email,
         )
         return request.redirect(f"/scans/{run.id}", "Target added. Its first run has started.")
@@ -85,7 +84,7 @@ async def edit_target(request: PortalRequest) -> Response:
             credential=_credential(request),
             forget_credential="forget" in form,
             by=request.email,
-            now=now(),
+            now=request.now,
         )
     except BadInputError as error:
         return _form(request, target, _typed(request), error.message)
@@ -100,7 +99,7 @@ async def run_target(request: PortalRequest) -> Response:
         target.spec,
         trigger=Trigger.PORTAL,
         target_id=target.id,
-        moment=now(),
+        moment=request.now,
         by=request.email,
     )
     return request.redirect(f"/scans/{run.id}", "The run has started.")
@@ -108,7 +107,7 @@ async def run_target(request: PortalRequest) -> Response:
 
 async def remove_target(request: PortalRequest) -> Response:
     await targets.remove_target(
-        request.db, request.signed.account, request.path("id"), by=request.email, now=now()
+        request.db, request.signed.account, request.path("id"), by=request.email, now=request.now
     )
     return request.redirect("/targets", "Target removed. Its findings stay.")
 

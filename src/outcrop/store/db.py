@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 import orjson
@@ -153,6 +154,16 @@ async def fetch_single_row(db: Connection, sql: str, values: Sequence[Any] = ())
     row = await (await db.execute(sql.encode(), values or None)).fetchone()
     assert row is not None  # noqa: S101 - a query without FROM, or an aggregate, has one row
     return row
+
+
+async def current_time(db: Connection) -> datetime:
+    """Return the time of the database's clock in UTC, without microseconds.
+
+    Stored decisions use this time, because the clocks of workers and of the service may be wrong.
+    """
+    (moment,) = await fetch_single_row(db, "SELECT date_trunc('second', clock_timestamp())")
+    assert isinstance(moment, datetime)  # noqa: S101 - for mypy
+    return moment
 
 
 def _first_line(error: Exception) -> str:

@@ -86,6 +86,7 @@ class PoolContext:
 
     def __init__(self, pool: database.Pool) -> None:
         self.pool = pool
+        self.source_timeout = 60.0
 
 
 def add_target(backend: Backend, tenant: Tenant, schedule: Schedule, due: datetime | None) -> Target:

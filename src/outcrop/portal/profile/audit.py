@@ -7,7 +7,6 @@ from starlette.responses import Response, StreamingResponse
 
 from outcrop.domain.account import Permission
 from outcrop.domain.audit import AuditFilter
-from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError
 from outcrop.portal.queries import whole_number
 from outcrop.portal.request import PortalRequest, get
@@ -45,7 +44,7 @@ async def export_audit(request: PortalRequest) -> Response:
             async for line in audit.read_trail(db, account):
                 yield orjson.dumps(line) + b"\n"
 
-    name = f"outcrop-audit-{account.slug}-{now():%Y%m%d}.jsonl"
+    name = f"outcrop-audit-{account.slug}-{request.now:%Y%m%d}.jsonl"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(body(), media_type="application/x-ndjson", headers=headers)
 

@@ -3,7 +3,6 @@
 from starlette.responses import Response, StreamingResponse
 
 from outcrop import __version__
-from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.portal.queries import ALL, NAMES, read_view
 from outcrop.portal.request import PortalRequest, get
@@ -34,7 +33,7 @@ async def export(request: PortalRequest) -> Response:
         raise BadInputError(
             f"nothing was exported, because these parameters are invalid: {', '.join(invalid)}"
         )
-    name = f"outcrop-findings-{request.signed.account.slug}-{now():%Y%m%d}.{format_}"
+    name = f"outcrop-findings-{request.signed.account.slug}-{request.now:%Y%m%d}.{format_}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     body = export_findings(
         request.pool,
@@ -43,7 +42,7 @@ async def export(request: PortalRequest) -> Response:
         format_,
         version=__version__,
         by=request.email,
-        now=now(),
+        now=request.now,
     )
     return StreamingResponse(body, media_type=_TYPES[format_], headers=headers)
 

@@ -5,7 +5,6 @@ from datetime import UTC, date, datetime, time, timedelta
 from starlette.responses import Response
 
 from outcrop.domain.account import REQUESTS_PER_MINUTE, Permission
-from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import keys
@@ -26,7 +25,7 @@ async def create_key(request: PortalRequest) -> Response:
             expires_at=_expiry(request.form.get("expires")),
             by=request.email,
             member=request.email,
-            now=now(),
+            now=request.now,
         )
     except BadInputError as error:
         return await _page(
@@ -41,7 +40,7 @@ async def revoke_key(request: PortalRequest) -> Response:
     ids = {str(key.id) for key in await keys.list_keys(request.db, request.signed.account)}
     if request.path("id") not in ids:
         raise NotFoundError("there is no such key")
-    await keys.revoke_key(request.db, request.path("id"), by=request.email, now=now())
+    await keys.revoke_key(request.db, request.path("id"), by=request.email, now=request.now)
     return request.redirect("/profile/keys", "The key is revoked. Requests with it are refused from now on.")
 
 
@@ -60,9 +59,9 @@ async def _page(
         new=new,
         message=message,
         typed=typed or {},
-        now=now(),
+        now=request.now,
         limit=REQUESTS_PER_MINUTE.get(account.plan),
-        tomorrow=(now() + timedelta(days=1)).date().isoformat(),
+        tomorrow=(request.now + timedelta(days=1)).date().isoformat(),
     )
 
 

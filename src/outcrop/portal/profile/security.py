@@ -4,7 +4,6 @@ import segno
 from markupsafe import Markup
 from starlette.responses import Response
 
-from outcrop.domain.clock import now
 from outcrop.domain.errors import OutcropError
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import sessions, team
@@ -25,7 +24,7 @@ async def change_password(request: PortalRequest) -> Response:
             old=form.raw("old"),
             new=form.raw("new"),
             keep=request.signed.session_id,
-            now=now(),
+            now=request.now,
         )
     except OutcropError as error:
         return await _page(request, message=error.message)
@@ -36,7 +35,7 @@ async def change_password(request: PortalRequest) -> Response:
 
 async def begin_totp(request: PortalRequest) -> Response:
     new = await team.begin_totp(
-        request.db, request.keys, request.signed.account, request.signed.member, now=now()
+        request.db, request.keys, request.signed.account, request.signed.member, now=request.now
     )
     return await _page(request, new=new)
 
@@ -44,7 +43,7 @@ async def begin_totp(request: PortalRequest) -> Response:
 async def confirm_totp(request: PortalRequest) -> Response:
     try:
         recovery = await team.confirm_totp(
-            request.db, request.keys, request.signed.member, request.form.get("code"), now=now()
+            request.db, request.keys, request.signed.member, request.form.get("code"), now=request.now
         )
     except OutcropError as error:
         pending = await team.find_pending_totp(
@@ -57,7 +56,7 @@ async def confirm_totp(request: PortalRequest) -> Response:
 async def remove_totp(request: PortalRequest) -> Response:
     try:
         await team.disable_totp(
-            request.pool, request.signed.member, password=request.form.raw("password"), now=now()
+            request.pool, request.signed.member, password=request.form.raw("password"), now=request.now
         )
     except OutcropError as error:
         return await _page(request, message=error.message)
@@ -71,7 +70,7 @@ async def end_session(request: PortalRequest) -> Response:
         request.signed.member.id,
         request.id("id"),
         by=request.email,
-        now=now(),
+        now=request.now,
     )
     return request.redirect("/profile/security", "The session is signed out.")
 
@@ -79,7 +78,12 @@ async def end_session(request: PortalRequest) -> Response:
 async def sign_out_everywhere(request: PortalRequest) -> Response:
     member = request.signed.member
     ended = await sessions.sign_out_everywhere(
-        request.db, member.id, request.account_id, keep=request.signed.session_id, by=request.email, now=now()
+        request.db,
+        member.id,
+        request.account_id,
+        keep=request.signed.session_id,
+        by=request.email,
+        now=request.now,
     )
     return request.redirect(
         "/profile/security", f"{ended} other session{'' if ended == 1 else 's'} signed out."

@@ -3,7 +3,6 @@
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission, Role, manages
-from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import accounts, team
@@ -23,7 +22,7 @@ async def invite(request: PortalRequest) -> Response:
             request.signed.member,
             email=email,
             role=_role(request),
-            now=now(),
+            now=request.now,
         )
     except BadInputError as error:
         return await _page(request, message=error.message, typed=email)
@@ -32,21 +31,26 @@ async def invite(request: PortalRequest) -> Response:
 
 async def withdraw(request: PortalRequest) -> Response:
     await team.withdraw_invitation(
-        request.db, request.signed.account, request.signed.member, request.id("id"), now=now()
+        request.db, request.signed.account, request.signed.member, request.id("id"), now=request.now
     )
     return request.redirect("/profile/team", "The invitation is withdrawn; its link no longer works.")
 
 
 async def change_role(request: PortalRequest) -> Response:
     await team.change_role(
-        request.db, request.signed.account, request.signed.member, request.id("id"), _role(request), now=now()
+        request.db,
+        request.signed.account,
+        request.signed.member,
+        request.id("id"),
+        _role(request),
+        now=request.now,
     )
     return request.redirect("/profile/team", "The role is changed.")
 
 
 async def remove(request: PortalRequest) -> Response:
     await team.remove_member(
-        request.db, request.signed.account, request.signed.member, request.id("id"), now=now()
+        request.db, request.signed.account, request.signed.member, request.id("id"), now=request.now
     )
     return request.redirect(
         "/profile/team", "The member is removed. API keys belong to the account and stay."

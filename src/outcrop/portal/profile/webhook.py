@@ -5,7 +5,6 @@ from datetime import timedelta
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
-from outcrop.domain.clock import now
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.webhook import KEPT_DAYS
 from outcrop.portal.request import PortalRequest, get, post
@@ -27,7 +26,7 @@ async def save_webhook(request: PortalRequest) -> Response:
             request.signed.account,
             request.form.get("url"),
             by=request.email,
-            now=now(),
+            now=request.now,
         )
     except OutcropError as error:
         return await _page(request, message=error.message, typed=request.form.get("url"))
@@ -35,18 +34,18 @@ async def save_webhook(request: PortalRequest) -> Response:
 
 
 async def remove_webhook(request: PortalRequest) -> Response:
-    await webhooks.remove_webhook(request.db, request.signed.account, by=request.email, now=now())
+    await webhooks.remove_webhook(request.db, request.signed.account, by=request.email, now=request.now)
     return request.redirect("/profile/webhook", "The webhook and its secret are removed.")
 
 
 async def send_test(request: PortalRequest) -> Response:
-    await webhooks.send_test_event(request.db, request.signed.account, by=request.email, now=now())
+    await webhooks.send_test_event(request.db, request.signed.account, by=request.email, now=request.now)
     return request.redirect("/profile/webhook", "A test event is queued.")
 
 
 async def deliver_again(request: PortalRequest) -> Response:
     await webhooks.redeliver(
-        request.db, request.signed.account, request.id("id"), by=request.email, now=now()
+        request.db, request.signed.account, request.id("id"), by=request.email, now=request.now
     )
     return request.redirect("/profile/webhook", "The event is queued again.")
 
@@ -60,7 +59,7 @@ async def _page(
         400 if message else 200,
         webhook=await webhooks.get_webhook(request.db, request.account_id),
         deliveries=await webhooks.list_deliveries(request.db, request.account_id, limit=_SHOWN),
-        oldest=(now() - timedelta(days=KEPT_DAYS)).date(),
+        oldest=(request.now - timedelta(days=KEPT_DAYS)).date(),
         secret=secret,
         message=message,
         typed=typed,

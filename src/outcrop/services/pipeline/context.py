@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from uuid import UUID
 
@@ -47,6 +48,7 @@ class RunContext(ValidationContext):
     jobs: int = 1  # sources that are scanned at once, and processes that scan a large repository
     work: Path = Path()  # the folder in which repositories are cloned
     release: Release = RELEASE
+    source_timeout: float = 60.0  # seconds without a heartbeat after which a scan loses its source
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class SourceKey:
     account_id: int
     scan_id: UUID
     source: str
+    attempt: int = 0  # the fencing token of this scan; 0 for a plan, which writes no findings
+    started_at: datetime | None = None  # of this scan, by the database's clock
 
 
 @dataclass(slots=True)

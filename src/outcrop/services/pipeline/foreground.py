@@ -6,13 +6,13 @@ from secrets import randbits
 from uuid import UUID
 
 from outcrop.domain.account import Account
-from outcrop.domain.clock import now
 from outcrop.domain.scan import ScanRun, Trigger
 from outcrop.domain.target import TargetSpec
 from outcrop.services.pipeline.context import RunContext, run_periodically
 from outcrop.services.pipeline.enqueue import start_run
 from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.run_source import scan_source
+from outcrop.store.db import current_time
 from outcrop.store.runs import scans
 
 _PROGRESS_EVERY = 0.5  # seconds between two calls of `on_progress`
@@ -42,7 +42,7 @@ async def run_in_foreground(
                 spec,
                 trigger=Trigger.CLI,
                 target_id=None,
-                moment=now(),
+                moment=await current_time(db),
                 by=by,
                 foreground=lock_key,
             )

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
-from outcrop.domain.clock import now
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import OPEN_STATUSES, SourceType, Status
 from outcrop.domain.globs import is_included
@@ -24,6 +23,7 @@ from outcrop.domain.place import identity, line_address
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport, run_periodically
+from outcrop.services.pipeline.fence import write_transaction
 from outcrop.services.pipeline.github_access import open_github
 from outcrop.services.pipeline.masking import SecretMasker
 from outcrop.services.pipeline.record import (
@@ -102,7 +102,7 @@ async def scan_repository(
     coverage = ScanCoverage.OUTDATED if outdated else _coverage(source, result)
     detected = await record_secrets(context, key, secrets, coverage)
     if outdated or not result.is_complete:
-        async with context.pool.connection() as db, db.transaction():
+        async with write_transaction(context, key) as (db, _):
             await sources.clear_change_marker(db, key.account_id, key.source)
     if source.kind == "commit":
         return  # a single commit shows nothing about findings at other places
@@ -162,12 +162,19 @@ def _description_digest(source: ScanSource) -> str:
 async def _count_all_as_seen(context: RunContext, key: SourceKey, last: SourceCheckpoint) -> None:
     """Mark all findings that the last complete scan saw as seen by this run too, and add them to its counts.
 
-    The checkpoint `last` is saved again with this run's id. Do nothing if `last` names no run or this run.
+    The checkpoint `last` is saved again with this run's id, unless `last` names no run or this run. Findings
+    that the last complete scan saw and that are resolved automatically are reopened, since nothing can have
+    removed their credentials.
     """
-    if last.scan_id is None or last.scan_id == key.scan_id:
+    if last.scan_id is None:
         return
-    async with context.pool.connection() as db, db.transaction():
-        moment = now()
+    async with write_transaction(context, key) as (db, moment):
+        resolved = await sources.select_auto_resolved(db, key.account_id, key.source, last=last.scan_id)
+    for finding_id in resolved:
+        await reopen_finding(context, key, finding_id)
+    if last.scan_id == key.scan_id:
+        return
+    async with write_transaction(context, key) as (db, moment):
         seen = await sources.mark_unchanged_seen(
             db, key.account_id, key.source, last=last.scan_id, scan_id=key.scan_id, now=moment
         )
@@ -184,8 +191,8 @@ async def _save_scan(
     marker = source.changed or result.refs_digest
     changed = marker and f"{_description_digest(source)} {marker}"
     state = SourceCheckpoint(changed, rules_id, result.tips, key.scan_id, context.release)
-    async with context.pool.connection() as db, db.transaction():
-        await sources.save_checkpoint(db, key.account_id, key.source, state, now=now())
+    async with write_transaction(context, key) as (db, moment):
+        await sources.save_checkpoint(db, key.account_id, key.source, state, now=moment)
 
 
 # --- running the scan in a child process
@@ -229,6 +236,7 @@ def _build_job(
         commit=source.commit,
         known_refs_digest=last.marker if compares_refs else None,
         known=EarlierScan(tips, tuple(secret.place for secret in stored)),
+        had_refs=last.saved is not None and bool(last.saved.tips),
         processes=context.jobs,
     )
 
@@ -275,7 +283,7 @@ async def _run_job(
         has_progress.clear()
         if monotonic() - last_saved > _SAVE_PROGRESS_EVERY:
             last_saved = monotonic()
-            async with context.pool.connection() as db:
+            async with write_transaction(context, key) as (db, _):
                 await scan_sources.set_progress(db, key.account_id, key.scan_id, key.source, report.progress)
 
     async with run_periodically(save_progress):

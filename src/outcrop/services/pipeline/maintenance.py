@@ -4,15 +4,15 @@ from collections import Counter
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from outcrop.domain.clock import now
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import EVERY, Schedule, Target, TargetKind
 from outcrop.services.pipeline.context import ACTOR, RunContext
 from outcrop.services.pipeline.enqueue import enqueue_source, start_run
 from outcrop.services.pipeline.plan import end_run
 from outcrop.store import audit
+from outcrop.store.db import current_time
 from outcrop.store.findings import table
-from outcrop.store.runs import jobs, scans, sources, targets
+from outcrop.store.runs import jobs, scans, source_locks, sources, targets
 
 ERASE_AFTER = timedelta(days=30)  # from when the finding was closed
 _ERASE_BATCH_SIZE = 1000  # credentials that one transaction erases
@@ -23,9 +23,9 @@ async def start_due_runs(context: RunContext) -> int:
 
     A target with an unfinished run gets no second one. Several workers may call this at the same time.
     """
-    moment = now()
     started = 0
     async with context.pool.connection() as db, db.transaction():
+        moment = await current_time(db)
         for account_id, target in await targets.lock_due(db, moment):
             if not await scans.has_unfinished_run(db, account_id, target.id):
                 await start_run(
@@ -64,7 +64,9 @@ async def requeue_stalled_jobs(context: RunContext, *, dead_after: float) -> int
         stalled = await jobs.requeue_stalled(db, dead_after)
         for arguments in stalled:
             if "scan_id" in arguments:
-                await scans.mark_interrupted(db, arguments["account_id"], UUID(arguments["scan_id"]))
+                account_id, scan_id = arguments["account_id"], UUID(arguments["scan_id"])
+                await scans.mark_interrupted(db, account_id, scan_id)
+                await source_locks.release_run(db, account_id, arguments.get("source", ""), scan_id)
     return len(stalled)
 
 
@@ -90,10 +92,10 @@ async def mark_stale(context: RunContext, *, after: timedelta) -> int:
 
     An audit line is written for each finding.
     """
-    moment = now()
     marked = 0
     while True:
         async with context.pool.connection() as db, db.transaction():
+            moment = await current_time(db)
             stale = await sources.mark_stale(db, before=moment - after)
             for account_id, finding_id in stale:
                 line = audit.AuditLine(moment, ACTOR, "finding.stale", str(finding_id))
@@ -109,11 +111,11 @@ async def erase_secrets(context: RunContext) -> int:
     If `context.keep_secrets` is false, erase all credentials. The audit trail of each account gets the number
     of its erased credentials.
     """
-    moment = now()
-    closed_before = moment - ERASE_AFTER if context.keep_secrets else None
     erased = 0
     while True:
         async with context.pool.connection() as db, db.transaction():
+            moment = await current_time(db)
+            closed_before = moment - ERASE_AFTER if context.keep_secrets else None
             account_ids = await table.erase_secrets(db, closed_before=closed_before, limit=_ERASE_BATCH_SIZE)
             counts = Counter(account_ids)
             for account_id, count in sorted(counts.items()):

@@ -6,22 +6,22 @@ The plan itself is claimed like a source, named PLAN_SOURCE.
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from outcrop.domain.clock import now
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap, ScanStatus, SourceState
 from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.services.pipeline.context import ACTOR, MAX_ATTEMPTS, RunContext, SourceKey
 from outcrop.services.pipeline.enqueue import enqueue_source
+from outcrop.services.pipeline.fence import OutdatedScanError, write_transaction
 from outcrop.services.pipeline.github_access import load_credential, open_github
 from outcrop.sources.hosts.github_api import GitHubError
 from outcrop.sources.resolve_target import ScanSource, resolve_target
 from outcrop.store import audit
-from outcrop.store.db import Connection
+from outcrop.store.db import Connection, current_time
 from outcrop.store.runs import scan_sources, scans
 from outcrop.store.runs.scans import PLAN_SOURCE
 
@@ -116,7 +116,7 @@ async def claim_source(context: RunContext, key: SourceKey) -> SourceClaim | Non
     ended.
     """
     async with context.pool.connection() as db, db.transaction():
-        run = await scans.start_run(db, key.account_id, key.scan_id, now=now())
+        run = await scans.start_run(db, key.account_id, key.scan_id, now=await current_time(db))
         taken = await scan_sources.claim_source(db, key.account_id, key.scan_id, key.source)
     return None if run is None or taken is None else SourceClaim(run, taken.spec, taken.tries)
 
@@ -126,13 +126,14 @@ async def release_if_cancelled(context: RunContext, key: SourceKey) -> AsyncIter
     """Queue the claimed source again if the body of the `with` statement is cancelled.
 
     Then the attempt is not counted, the run is marked as interrupted, and CancelledError is raised again.
-    Other exceptions are not handled.
+    Other exceptions are not handled. A source that another scan has taken over is left to that scan.
     """
     try:
         yield
     except asyncio.CancelledError:
-        async with context.pool.connection() as db, db.transaction():
-            await scan_sources.release_source(db, key.account_id, key.scan_id, key.source)
+        with suppress(OutdatedScanError):
+            async with write_transaction(context, key) as (db, _):
+                await scan_sources.release_source(db, key.account_id, key.scan_id, key.source)
         raise
 
 
@@ -149,7 +150,7 @@ async def finish_source(
     counters stay.
     """
     state = SourceState.FAILED if error else SourceState.DONE
-    async with context.pool.connection() as db, db.transaction():
+    async with write_transaction(context, key) as (db, _):
         await scan_sources.finish_source(
             db,
             key.account_id,
@@ -169,7 +170,7 @@ async def end_run(db: Connection, account_id: int, scan_id: UUID, *, error: str 
     With an `error` the run has failed; without one, the states of its sources decide. Do nothing if a source
     is unfinished, or if the run has ended before.
     """
-    moment = now()
+    moment = await current_time(db)
     if (ended := await scans.finish_run(db, account_id, scan_id, now=moment, error=error)) is None:
         return
     outcome = "ok" if ended.status is ScanStatus.COMPLETED else "failed"

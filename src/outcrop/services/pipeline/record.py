@@ -16,7 +16,6 @@ from enum import Enum, auto
 from typing import Any
 from uuid import UUID, uuid4
 
-from outcrop.domain.clock import now
 from outcrop.domain.events import EventType, event_about
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import (
@@ -36,6 +35,7 @@ from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.hit import Hit
 from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey
+from outcrop.services.pipeline.fence import write_transaction
 from outcrop.services.pipeline.masking import SecretMasker
 from outcrop.services.pipeline.score import ScoreInputs, score_finding
 from outcrop.services.pipeline.validate import (
@@ -153,11 +153,11 @@ async def record_secrets(
         batch = ordered[start : start + BATCH_SIZE]
         hits = {entry.fingerprint: entry.secret.hit for entry in batch}
         validation = await validate_secrets(context, key.account_id, hits)
-        async with context.pool.connection() as db, db.transaction():
-            await _record_batch(db, recording, batch, validation.verdicts)
+        async with write_transaction(context, key) as (db, moment):
+            await _record_batch(db, recording, batch, validation.verdicts, moment)
             for fingerprint in sorted(validation.changed):
                 verdict = validation.verdicts[fingerprint]
-                await apply_verdict(db, key.account_id, fingerprint, verdict, by=ACTOR)
+                await apply_verdict(db, key.account_id, fingerprint, verdict, by=ACTOR, moment=moment)
     return set(placed)
 
 
@@ -166,13 +166,14 @@ async def _record_batch(
     recording: _Recording,
     batch: Sequence[_PlacedSecret],
     verdicts: dict[bytes, StoredVerdict],
+    moment: datetime,
 ) -> None:
     """Write the findings of a batch with their blobs, audit lines and events, and add to the run's counts.
 
     The stored blobs of a finding are replaced after a complete scan; otherwise the new ones are added.
     `verdicts` has a verdict for each fingerprint in the batch.
     """
-    key, account_id, moment = recording.key, recording.key.account_id, now()
+    key, account_id = recording.key, recording.key.account_id
     state = _BatchState(
         moment,
         await sources.lock_findings(db, account_id, [entry.identity for entry in batch]),
@@ -344,7 +345,7 @@ async def _audit_change(db: Connection, key: SourceKey, change: _FindingChange, 
         detail = {"scan": str(key.scan_id), "from": before.status, "to": after.status}
         line = audit.AuditLine(moment, ACTOR, "finding.seen", str(after.id), detail=detail)
         await audit.append(db, key.account_id, line)
-    await audit_verdict_change(db, key.account_id, before, after, by=ACTOR)
+    await audit_verdict_change(db, key.account_id, before, after, by=ACTOR, moment=moment)
 
 
 async def _write_event(
@@ -366,8 +367,8 @@ async def count_as_seen(context: RunContext, key: SourceKey, finding_ids: Sequen
 
     Those that this run had not seen before are added to its counts.
     """
-    async with context.pool.connection() as db, db.transaction():
-        seen = await sources.mark_seen(db, key.account_id, finding_ids, scan_id=key.scan_id, now=now())
+    async with write_transaction(context, key) as (db, moment):
+        seen = await sources.mark_seen(db, key.account_id, finding_ids, scan_id=key.scan_id, now=moment)
         await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)
 
 
@@ -376,13 +377,13 @@ async def reopen_finding(context: RunContext, key: SourceKey, finding_id: UUID) 
 
     Do nothing if the finding does not exist or was not resolved by a scan.
     """
-    async with context.pool.connection() as db, db.transaction():
+    async with write_transaction(context, key) as (db, moment):
         if (locked := await table.lock_with_secret(db, key.account_id, finding_id)) is None:
             return
         finding, is_news = mark_seen(locked[0])
         if is_news:
             await table.update_triage(db, key.account_id, finding)
-            await _write_event(db, key, EventType.NEW, finding, now())
+            await _write_event(db, key, EventType.NEW, finding, moment)
             await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, new=1)
 
 
@@ -391,8 +392,9 @@ async def resolve_finding(context: RunContext, key: SourceKey, finding_id: UUID)
 
     Do nothing if the finding does not exist or is neither active nor stale.
     """
-    async with context.pool.connection() as db, db.transaction():
-        moment = now()
+    async with write_transaction(context, key) as (db, moment):
+        if await table.was_sighted_since(db, key.account_id, finding_id, key.started_at):
+            return
         locked = await table.lock_with_secret(db, key.account_id, finding_id)
         if locked is None or (resolved := mark_gone(locked[0], now=moment)) is None:
             return

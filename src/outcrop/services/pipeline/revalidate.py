@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError, OutcropError
 from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import is_password, reveal
@@ -12,6 +11,7 @@ from outcrop.services.pipeline.context import ACTOR, ValidationContext
 from outcrop.services.pipeline.enqueue import REVALIDATE_ACTION, get_stored_credential
 from outcrop.services.pipeline.validate import RETRY_AFTER, apply_verdict, to_stored_verdict
 from outcrop.store import audit
+from outcrop.store.db import current_time
 from outcrop.store.findings import table, verdicts
 from outcrop.store.findings.verdicts import DueCredential, StoredCredential
 from outcrop.validation.batch import Credential, check_all
@@ -41,7 +41,8 @@ async def revalidate_due(context: ValidationContext) -> int:
 
 async def _check_all_due(context: ValidationContext) -> int:
     """Check the due credentials in batches, the longest unchecked first; return how many were checked."""
-    moment = now()
+    async with context.pool.connection() as db:
+        moment = await current_time(db)
     checked = 0
     last: DueCredential | None = None
     while True:
@@ -72,12 +73,15 @@ async def _check_batch(context: ValidationContext, batch: Sequence[DueCredential
     results: dict[int, Verdict] = {}
     await check_all(context.validator, [credential for _, credential in opened], results.__setitem__)
     for number, (stored, _) in enumerate(opened):
-        verdict = to_stored_verdict(results[number])
         async with context.pool.connection() as db, db.transaction():
+            moment = await current_time(db)
+            verdict = to_stored_verdict(results[number], moment)
             await verdicts.save(db, stored.account_id, {stored.fingerprint: verdict})
             # A credential that could not be checked before and cannot be now has no new verdict.
             if not verdict.status is stored.status is Validation.UNVALIDATED:
-                await apply_verdict(db, stored.account_id, stored.fingerprint, verdict, by=ACTOR)
+                await apply_verdict(
+                    db, stored.account_id, stored.fingerprint, verdict, by=ACTOR, moment=moment
+                )
     return len(opened)
 
 
@@ -106,8 +110,9 @@ async def run_requested_validation(
         await _check_finding(context, account_id, finding_id, by=by)
     except OutcropError as error:
         detail = {"reason": error.message}
-        line = audit.AuditLine(now(), by, REVALIDATE_ACTION, str(finding_id), "failed", detail)
         async with context.pool.connection() as db, db.transaction():
+            moment = await current_time(db)
+            line = audit.AuditLine(moment, by, REVALIDATE_ACTION, str(finding_id), "failed", detail)
             await audit.append(db, account_id, line)
 
 
@@ -123,7 +128,8 @@ async def revalidate_finding(
     _require_validation_on(context)
     async with context.pool.connection() as db, db.transaction():
         await get_stored_credential(db, account_id, finding_id)
-        await audit.append(db, account_id, audit.AuditLine(now(), by, REVALIDATE_ACTION, str(finding_id)))
+        line = audit.AuditLine(await current_time(db), by, REVALIDATE_ACTION, str(finding_id))
+        await audit.append(db, account_id, line)
     return await _check_finding(context, account_id, finding_id, by=by)
 
 
@@ -141,10 +147,11 @@ async def _check_finding(
     if (credential := _open_credential(context, stored)) is None:
         raise BadInputError("no rule says how to validate its credential")
     result = await context.validator.check(credential.rule, credential.secret, credential.parts)
-    verdict = to_stored_verdict(result)
     async with context.pool.connection() as db, db.transaction():
+        moment = await current_time(db)
+        verdict = to_stored_verdict(result, moment)
         await verdicts.save(db, account_id, {stored.fingerprint: verdict})
-        await apply_verdict(db, account_id, stored.fingerprint, verdict, by=by)
+        await apply_verdict(db, account_id, stored.fingerprint, verdict, by=by, moment=moment)
         finding = await table.select(db, account_id, finding_id)
     if finding is None:
         raise NotFoundError("no such finding")

@@ -3,10 +3,13 @@
 from typing import Any
 from uuid import UUID
 
+import structlog
+
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
 from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext, SourceKey, SourceReport
+from outcrop.services.pipeline.fence import OutdatedScanError, hold_source
 from outcrop.services.pipeline.git_source import scan_repository
 from outcrop.services.pipeline.github_access import load_credential
 from outcrop.services.pipeline.plan import (
@@ -21,14 +24,28 @@ from outcrop.sources.hosts.github_api import GitHubError
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.db import UNAVAILABLE
 
+log = structlog.get_logger()
+
 
 async def scan_source(context: RunContext, account_id: int, scan_id: UUID, source: str) -> None:
     """Scan one source of a run, record its findings, and end the run if this was its last source.
 
-    Do nothing if the source or the run has ended already. If this task is cancelled, the source is queued
-    again. Raise what `_scan` raises.
+    Do nothing if the source or the run has ended already. Wait while another scan of the source is running.
+    If another scan has taken the source over meanwhile, wait for that scan, then begin again. If this task is
+    cancelled, the source is queued again. Raise what `_scan` raises.
     """
-    key = SourceKey(account_id, scan_id, source)
+    while True:
+        try:
+            async with hold_source(context, account_id, scan_id, source) as key:
+                await _claim_and_scan(context, key)
+        except OutdatedScanError:
+            log.warning("scan_outdated", scan=str(scan_id), source=source)
+        else:
+            return
+
+
+async def _claim_and_scan(context: RunContext, key: SourceKey) -> None:
+    """Claim a locked source, scan it, and save the result; do nothing if the source has ended."""
     if (claimed := await claim_source(context, key)) is None:
         return
     report = SourceReport()
@@ -57,7 +74,7 @@ async def _scan(
             return None
     except (GitHubError, OutcropError) as failure:
         error = failure.message
-    except UNAVAILABLE:
+    except (*UNAVAILABLE, OutdatedScanError):
         raise
     except Exception as failure:
         if claimed.attempts < MAX_ATTEMPTS:

@@ -4,12 +4,12 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from outcrop.domain.clock import now
 from outcrop.domain.finding import Finding
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.risk.score import VERSION, Evidence, score
 from outcrop.scanner.rules.model import Impact, Strength
 from outcrop.services.pipeline.context import RunContext
+from outcrop.store.db import current_time
 from outcrop.store.findings import table
 from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.runs import sources
@@ -80,12 +80,13 @@ async def rescore_outdated(context: RunContext) -> int:
     rescored = 0
     while True:
         async with context.pool.connection() as db, db.transaction():
+            moment = await current_time(db)
             outdated = await table.lock_outdated_scores(db, VERSION, _BATCH_SIZE)
             for account_id, finding, fingerprint, detail in outdated:
                 counts = await sources.count_places(db, account_id, [fingerprint]) if fingerprint else {}
                 places = counts.get(fingerprint or b"", 1)
                 inputs = ScoreInputs.from_detail(detail)
-                scored, new_detail = score_finding(finding, inputs, places=places, moment=now())
+                scored, new_detail = score_finding(finding, inputs, places=places, moment=moment)
                 await table.update_validation(db, account_id, scored, new_detail)
         if not outdated:
             return rescored

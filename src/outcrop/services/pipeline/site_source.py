@@ -23,6 +23,7 @@ from outcrop.scanner.engine.excerpt import excerpts_of_file
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport
+from outcrop.services.pipeline.fence import write_transaction
 from outcrop.services.pipeline.masking import SecretMasker
 from outcrop.services.pipeline.record import (
     DetectedSecret,
@@ -104,7 +105,7 @@ async def scan_site(
                 await scan.record()
             if monotonic() - last_saved > _SAVE_PROGRESS_EVERY:
                 last_saved = monotonic()
-                async with context.pool.connection() as db:
+                async with write_transaction(context, key) as (db, _):
                     await scan_sources.set_progress(
                         db, key.account_id, key.scan_id, key.source, report.progress
                     )

@@ -6,17 +6,16 @@ Each credential is checked once, and not again while its last verdict is fresh.
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from outcrop.domain.clock import now
 from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.hit import Hit
 from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.score import ScoreInputs, score_finding
 from outcrop.store import audit
-from outcrop.store.db import Connection
+from outcrop.store.db import Connection, current_time
 from outcrop.store.findings import table, verdicts
 from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.runs import sources
@@ -46,11 +45,12 @@ async def validate_secrets(
     """
     async with context.pool.connection() as db:
         stored = await verdicts.select(db, account_id, list(hits))
-    fresh = {fingerprint: verdict for fingerprint, verdict in stored.items() if _is_fresh(verdict)}
+        moment = await current_time(db)
+    fresh = {fingerprint: verdict for fingerprint, verdict in stored.items() if _is_fresh(verdict, moment)}
     unchecked = [fingerprint for fingerprint in hits if fingerprint not in fresh]
     results = await asyncio.gather(*(_check(context, hits[fingerprint]) for fingerprint in unchecked))
     checked = {
-        fingerprint: to_stored_verdict(verdict)
+        fingerprint: to_stored_verdict(verdict, moment)
         for fingerprint, verdict in zip(unchecked, results, strict=True)
     }
     if checked:
@@ -64,12 +64,12 @@ async def validate_secrets(
     return ValidationResult(fresh | checked, frozenset(changed))
 
 
-def _is_fresh(verdict: StoredVerdict) -> bool:
-    """Whether a stored verdict is young enough to be used again: FRESH_FOR, or RETRY_AFTER if undecided.
+def _is_fresh(verdict: StoredVerdict, moment: datetime) -> bool:
+    """Whether a stored verdict may be used again at `moment`: for FRESH_FOR, or RETRY_AFTER if undecided.
 
     An `unvalidated` verdict is never fresh.
     """
-    age = now() - verdict.checked_at
+    age = moment - verdict.checked_at
     fresh_for = RETRY_AFTER if verdict.status in UNDECIDED else FRESH_FOR
     return age < fresh_for and verdict.status is not Validation.UNVALIDATED
 
@@ -93,8 +93,8 @@ def _due_if_off(context: RunContext, checked: dict[bytes, StoredVerdict]) -> dic
     }
 
 
-def to_stored_verdict(verdict: Verdict) -> StoredVerdict:
-    """Return a verdict in the form in which it is stored, with the current time as the time of the check."""
+def to_stored_verdict(verdict: Verdict, moment: datetime) -> StoredVerdict:
+    """Return a verdict in the form in which it is stored, with `moment` as the time of the check."""
     return StoredVerdict(
         verdict.status,
         verdict.confidence,
@@ -103,7 +103,7 @@ def to_stored_verdict(verdict: Verdict) -> StoredVerdict:
         verdict.services_checked,
         verdict.test_mode,
         verdict.canary,
-        now(),
+        moment,
     )
 
 
@@ -128,12 +128,12 @@ def with_verdict(finding: Finding, verdict: StoredVerdict) -> Finding:
 
 
 async def apply_verdict(
-    db: Connection, account_id: int, fingerprint: bytes, verdict: StoredVerdict, *, by: str
+    db: Connection, account_id: int, fingerprint: bytes, verdict: StoredVerdict, *, by: str, moment: datetime
 ) -> None:
     """Store a verdict, and the score that follows from it, with every finding of the credential.
 
     `fingerprint` identifies the credential. A finding without a stored score gets none. An audit line with
-    the actor `by` is written for each finding whose validation status changes.
+    the actor `by` is written for each finding whose validation status changes. `moment` is the current time.
     """
     await sources.lock_recording(db, account_id)
     place_count = (await sources.count_places(db, account_id, [fingerprint])).get(fingerprint, 1)
@@ -144,14 +144,14 @@ async def apply_verdict(
         after = with_verdict(before, verdict)
         if score_detail is not None:
             inputs = ScoreInputs.from_detail(score_detail).with_verdict(verdict)
-            after, score_detail = score_finding(after, inputs, places=place_count, moment=now())
+            after, score_detail = score_finding(after, inputs, places=place_count, moment=moment)
         if (after, score_detail) != locked:
             await table.update_validation(db, account_id, after, score_detail)
-        await audit_verdict_change(db, account_id, before, after, by=by)
+        await audit_verdict_change(db, account_id, before, after, by=by, moment=moment)
 
 
 async def audit_verdict_change(
-    db: Connection, account_id: int, before: Finding, after: Finding, *, by: str
+    db: Connection, account_id: int, before: Finding, after: Finding, *, by: str, moment: datetime
 ) -> None:
     """Write an audit line, with the actor `by`, if the finding's validation status has changed."""
     if after.validation_status is before.validation_status:
@@ -161,5 +161,5 @@ async def audit_verdict_change(
         "to": after.validation_status,
         "reason": after.validation_detail["reason"],
     }
-    line = audit.AuditLine(now(), by, "finding.validate", str(after.id), detail=detail)
+    line = audit.AuditLine(moment, by, "finding.validate", str(after.id), detail=detail)
     await audit.append(db, account_id, line)

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -15,6 +16,12 @@ from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository, open_mirror
 
 _TIMEOUT = 3_600.0  # seconds for one git command
+# git takes any other answer of a host for the dumb protocol, and a sign-in page for an empty repository.
+_TRACE_HEADERS = {"GIT_TRACE_CURL": "2", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
+_TRACE_LINE = re.compile(rb"[\d:.]+ http\.c:\d+ ")
+_SMART_RESPONSE = re.compile(
+    rb"(?im)<= Recv header: content-type: application/x-git-upload-pack-advertisement"
+)
 COMMIT_REF = b"refs/outcrop/commit"  # the ref that `fetch_commit` creates
 
 
@@ -84,7 +91,7 @@ def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Rep
     """
     source, config = _connect_config(remote, work, egress)
     folder = work / "commit.git"
-    _run(["init", "--quiet", "--bare", "--template=", str(folder)], remote, config, work)
+    _run(["init", "--quiet", "--bare", "--template=", str(folder)], remote, config, work, connects=False)
     fetch = [
         "--git-dir",
         str(folder),
@@ -148,7 +155,9 @@ def _write_ca_bundle(ca_file: Path, work: Path) -> Path:
     return bundle
 
 
-def _run(arguments: list[str], remote: Remote, config: dict[str, str], work: Path) -> bytes:
+def _run(
+    arguments: list[str], remote: Remote, config: dict[str, str], work: Path, *, connects: bool = True
+) -> bytes:
     """Run git with these arguments and additional settings in the folder `work`; return its output.
 
     Raise OperatorError with the address of `remote` and git's reason if git fails. Kill git and raise
@@ -159,7 +168,7 @@ def _run(arguments: list[str], remote: Remote, config: dict[str, str], work: Pat
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=command.environment(config, protocols="https"),
+        env=command.environment(config, protocols="https") | _TRACE_HEADERS,
         cwd=work,
         start_new_session=True,
     )
@@ -172,16 +181,19 @@ def _run(arguments: list[str], remote: Remote, config: dict[str, str], work: Pat
             if isinstance(error, subprocess.TimeoutExpired):
                 raise OperatorError(f"{remote.url}: cloning took longer than an hour") from None
             raise
+    messages = [line for line in errors.splitlines() if not _TRACE_LINE.match(line)]
     if process.returncode:
-        raise OperatorError(f"{remote.url}: cannot be cloned: {_failure_reason(errors)}")
+        raise OperatorError(f"{remote.url}: cannot be cloned: {_failure_reason(messages)}")
+    if connects and not _SMART_RESPONSE.search(errors):
+        raise OperatorError(f"{remote.url}: cannot be cloned: the answer is not that of a git host")
     return out
 
 
-def _failure_reason(errors: bytes) -> str:
+def _failure_reason(messages: list[bytes]) -> str:
     """Return the first "fatal: " line of git's error output without that word, or else the last line.
 
     Return "git gave no reason" if there is no line.
     """
-    lines = [line for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [text for line in messages if (text := line.decode("utf-8", "replace")).strip()]
     fatal = [line.removeprefix("fatal: ") for line in lines if line.startswith("fatal: ")]
     return (fatal or lines[-1:] or ["git gave no reason"])[0]

@@ -28,6 +28,7 @@ from outcrop.sources.located import CommitInfo, LocatedHit, ProgressCallback, Sc
 from outcrop.sources.workspace import work_folder
 
 _MAX_CHECKED_BYTES = 256 << 20  # of a file that is searched for a known secret: it is held in memory
+_NO_REFS = "it had branches or tags before and has none now: no finding was resolved"
 _MIN_PARALLEL_BYTES = 200 << 20  # of packs: a smaller repository is scanned as fast by one process
 
 
@@ -40,6 +41,7 @@ class RepositoryJob:
     commit: str | None = None  # scan only the changes of this commit
     known_refs_digest: str | None = None  # if the refs still have this digest, nothing is fetched
     known: EarlierScan = field(default_factory=EarlierScan)
+    had_refs: bool = False  # the last complete scan saw at least one ref
     processes: int = 1
 
 
@@ -84,6 +86,8 @@ def run_job(
             if digest == job.known_refs_digest:
                 return JobResult(refs_digest=digest, unchanged=True)
         repository = _open_repository(job, folder, egress)
+        if job.had_refs and not repository.refs:
+            return JobResult(gaps=[("", _NO_REFS)], known_present=[False] * len(job.known.secrets))
         processes = job.processes if _pack_bytes(repository) > _MIN_PARALLEL_BYTES else 1
         scan = git_scan.GitScan(repository, ruleset, Confidence.MEDIUM, processes, progress)
         if job.commit:

@@ -40,6 +40,7 @@ EXCLUDED_TABLES = {  # table -> why it is not in a backup
     "job_migrations": "is written when the schema is created",
     "sessions": "a session that was ended after the backup would be valid again",
     "links": "a link that was used after the backup would be valid again",
+    "source_locks": "belongs to the scans of the moment",
     "sign_in_attempts": "counts 15 minutes only",
     "rate_windows": "counts a minute only",
     # Jobs may have been done after the backup. Unfinished runs are ended by the restore.

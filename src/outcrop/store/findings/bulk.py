@@ -120,8 +120,9 @@ async def upsert_batch(db: Connection, account_id: int, records: Sequence[Findin
         )
     await cursor.execute(
         sql.SQL("""
-            INSERT INTO findings AS f (account_id, {columns}) SELECT %s, {columns} FROM batch
-            ON CONFLICT (account_id, id) DO UPDATE SET {assignments}
+            INSERT INTO findings AS f (account_id, sighted_at, {columns})
+            SELECT %s, clock_timestamp(), {columns} FROM batch
+            ON CONFLICT (account_id, id) DO UPDATE SET sighted_at = excluded.sighted_at, {assignments}
             RETURNING (xmax = 0)""").format(
             columns=_join_identifiers(_COLUMNS),
             assignments=sql.SQL(", ").join(_build_assignment(name) for name in _COLUMNS if name != "id"),

@@ -35,6 +35,20 @@ async def lock_with_secret(
     return None if row is None else (rows.build_finding(row[:-1]), row[-1])
 
 
+async def was_sighted_since(
+    db: Connection, account_id: int, finding_id: UUID, moment: datetime | None
+) -> bool:
+    """Whether a scan or a report has seen the finding's credential since `moment`; False without one.
+
+    The time of the sighting is that of the database's clock.
+    """
+    cursor = await db.execute(
+        "SELECT FROM findings WHERE account_id = %s AND id = %s AND sighted_at >= %s",
+        [account_id, finding_id, moment],
+    )
+    return await cursor.fetchone() is not None
+
+
 async def select_same_credential(
     db: Connection, account_id: int, finding_id: UUID, limit: int
 ) -> list[Finding]:

@@ -1,7 +1,7 @@
 """Store API keys, and authenticate and count each API request in one statement."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from uuid import UUID
 
@@ -64,6 +64,9 @@ class RateWindow:
     reset: int  # seconds until the window ends, at least 1
 
 
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
 @dataclass(frozen=True, slots=True)
 class Admission:
     """The caller of a request or the reason for a refusal; without a rate limit the window is None."""
@@ -71,6 +74,7 @@ class Admission:
     caller: Caller | None
     refusal: KeyRefusal | None = None
     window: RateWindow | None = None
+    moment: datetime = _NEVER  # of the admission, by the database's clock
 
 
 # A window starts with its first request and lasts 60 s of the database's clock. The row lock of the upsert
@@ -98,7 +102,8 @@ WITH k AS (
 )
 SELECT k.account_id, k.id, k.email, k.plan, k.revoked, k.expired, k.cap, hit.used,
        ceil(extract(epoch FROM coalesce(hit.started_at, w.started_at)
-                               + interval '60 s' - clock_timestamp()))::int
+                               + interval '60 s' - clock_timestamp()))::int,
+       date_trunc('second', clock_timestamp())
 FROM k LEFT JOIN hit ON true LEFT JOIN rate_windows w ON w.key_id = k.id
 """
 
@@ -115,7 +120,7 @@ async def admit_request(db: Connection, digest: bytes, *, limit: int | None) -> 
     row = await cursor.fetchone()
     if row is None:
         return Admission(None, KeyRefusal.INVALID)
-    account_id, key_id, email, plan, revoked, expired, cap, used, seconds_left = row
+    account_id, key_id, email, plan, revoked, expired, cap, used, seconds_left, moment = row
     if revoked:
         return Admission(None, KeyRefusal.REVOKED)
     if expired:
@@ -129,4 +134,4 @@ async def admit_request(db: Connection, digest: bytes, *, limit: int | None) -> 
     if used is None:
         return Admission(None, KeyRefusal.RATE, RateWindow(cap, 0, reset))
     window = None if limit == 0 else RateWindow(cap, cap - used, reset)
-    return Admission(Caller(account_id, key_id, email), None, window)
+    return Admission(Caller(account_id, key_id, email), None, window, moment)

@@ -138,6 +138,16 @@ async def mark_unchanged_seen(
     )
 
 
+async def select_auto_resolved(db: Connection, account_id: int, source: str, *, last: UUID) -> list[UUID]:
+    """Return the ids of the automatically resolved findings of a source that the run `last` saw."""
+    cursor = await db.execute(
+        """SELECT id FROM findings WHERE account_id = %s AND source = %s AND last_scan_id = %s
+             AND status = 'resolved' AND auto_resolved ORDER BY id""",
+        [account_id, source, last],
+    )
+    return [finding_id for (finding_id,) in await cursor.fetchall()]
+
+
 async def mark_seen(
     db: Connection, account_id: int, finding_ids: Sequence[UUID], *, scan_id: UUID, now: datetime
 ) -> int:
@@ -160,7 +170,8 @@ async def _mark_seen_where(
                                  SELECT %s, %s, 'scan', 'finding.seen', id::text, 'ok',
                                         jsonb_build_object('scan', %s::text, 'from', 'stale', 'to', 'active')
                                  FROM seen WHERE status = 'stale')
-            UPDATE findings f SET last_seen_at = %s, seen_count = seen_count + 1, last_scan_id = %s,
+            UPDATE findings f SET last_seen_at = greatest(last_seen_at, %s), sighted_at = clock_timestamp(),
+                                  seen_count = seen_count + 1, last_scan_id = %s,
                                   status = CASE f.status WHEN 'stale' THEN 'active' ELSE f.status END
             FROM seen WHERE f.account_id = %s AND f.id = seen.id""".encode(),
         [account_id, *values, account_id, now, str(scan_id), now, scan_id, account_id],
