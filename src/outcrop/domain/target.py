@@ -1,10 +1,11 @@
 """Targets: the code hosts, repositories and sites that an account has scanned, and how often."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -224,3 +225,19 @@ def choose(kind: TargetKind, chosen: Mapping[str, bool | int]) -> dict[str, bool
         if name in RANGES and value not in RANGES[name]:
             raise BadInputError(f"{name} must be a number from {RANGES[name][0]} to {RANGES[name][-1]:,}")
     return OPTIONS[kind] | dict(chosen)
+
+
+# --- include and exclude patterns
+
+
+def matches_any(patterns: Sequence[str], *texts: str) -> bool:
+    """Whether one of the glob patterns matches one of the texts. Case matters."""
+    return any(fnmatchcase(text, pattern) for text in texts for pattern in patterns)
+
+
+def is_included(include: Sequence[str], exclude: Sequence[str], *texts: str) -> bool:
+    """Whether a pattern of `include` matches one of the texts, and no pattern of `exclude` matches any.
+
+    Without `include` patterns, all texts are included.
+    """
+    return (not include or matches_any(include, *texts)) and not matches_any(exclude, *texts)

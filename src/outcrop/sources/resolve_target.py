@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Visibility
-from outcrop.domain.globs import is_included
 from outcrop.domain.scan import Gap
-from outcrop.domain.target import TargetKind, TargetSpec
+from outcrop.domain.target import TargetKind, TargetSpec, is_included
 from outcrop.sources.git.repository import read_origin_url
 from outcrop.sources.hosts.github import GitHub
 from outcrop.sources.hosts.hosted import HostedGist, HostedRepository

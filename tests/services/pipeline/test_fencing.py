@@ -81,19 +81,19 @@ def test_a_second_scan_of_a_source_waits_and_says_so(pipeline: Pipeline, account
     async def scan_twice() -> list[str | None]:
         waiting: list[str | None] = []
         first, pool = pausing(pipeline.context)
-        one = asyncio.create_task(scan_source(first, account.id, run_id, source))
+        first_task = asyncio.create_task(scan_source(first, account.id, run_id, source))
         await pool.has_result.wait()
-        two = asyncio.create_task(
+        second_task = asyncio.create_task(
             run_in_foreground(
                 pipeline.context, account, spec, lambda run: waiting.append(run.waiting), by="a test"
             )
         )
         while not any(waiting):  # noqa: ASYNC110 - the callback gets a new state twice a second
             await asyncio.sleep(0.05)
-        assert not two.done()
+        assert not second_task.done()
         pool.go_on.set()
-        await one
-        assert (await two).waiting is None
+        await first_task
+        assert (await second_task).waiting is None
         return waiting
 
     waiting = pipeline.wait(scan_twice())

@@ -117,7 +117,7 @@ def test_a_higher_release_overwrites_the_result_of_a_lower_one(pipeline: Pipelin
     assert tuple(saved_scan(pipeline, account)[0]) == HIGHER
 
 
-def test_a_program_that_names_no_release_overwrites_no_scan_and_the_next_scan_starts_anew(
+def test_a_program_that_names_no_release_overwrites_no_scan_and_the_next_scan_starts_again(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, _ = scanned_by_higher(pipeline, account)

@@ -1,4 +1,4 @@
-"""Let one scan of a source write at a time. An outdated scan writes nothing.
+"""Fence scans of a source: one scan writes at a time, and an outdated scan writes nothing.
 
 A scan is outdated if another process has taken its source over: its worker was suspended for so long that it
 counted as dead. `hold_source` takes the lock of a source, `write_transaction` checks it before each write.

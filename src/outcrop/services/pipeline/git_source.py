@@ -18,10 +18,10 @@ from time import monotonic
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import OPEN_STATUSES, SourceType, Status
-from outcrop.domain.globs import is_included
 from outcrop.domain.place import identity, line_address
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
+from outcrop.domain.target import is_included
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport, run_periodically
 from outcrop.services.pipeline.fence import write_transaction
 from outcrop.services.pipeline.github_access import open_github

@@ -13,7 +13,6 @@ from http import HTTPStatus
 from time import monotonic
 from urllib.parse import unquote, urlsplit
 
-from outcrop.domain.clock import now
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import OPEN_STATUSES, Confidence, SourceType, Visibility
 from outcrop.domain.place import identity
@@ -118,8 +117,8 @@ async def scan_site(
         report.gaps.append(outdated)
         return
     state = SourceCheckpoint(None, context.ruleset.version, (), key.scan_id, context.release)
-    async with context.pool.connection() as db, db.transaction():
-        await sources.save_checkpoint(db, key.account_id, key.source, state, now=now())
+    async with write_transaction(context, key) as (db, moment):
+        await sources.save_checkpoint(db, key.account_id, key.source, state, now=moment)
 
 
 # --- detecting

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outcrop.domain.globs import matches_any
+from outcrop.domain.target import matches_any
 from outcrop.sources.web.urls import WebLink, WebLinkKind, is_same_site, url_origin, url_path
 
 _MAX_WAITING_FACTOR = 10  # times `max_pages` URLs are kept waiting: robots.txt may disallow most of them
