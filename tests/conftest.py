@@ -109,6 +109,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterato
     """Yield the server's URL. All test workers share one server, and the last worker stops it."""
     base = tmp_path_factory.getbasetemp()
     with embedded_postgres((base if worker_id == "master" else base.parent) / "outcrop") as url:
+        with psycopg.connect(url, autocommit=True) as db:
+            for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+                db.execute(
+                    f"ALTER SYSTEM SET {setting} = off"
+                )  # nothing is kept after a crash of the machine
+            db.execute("SELECT pg_reload_conf()")
         yield url
 
 

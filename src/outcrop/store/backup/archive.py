@@ -225,22 +225,20 @@ def _decompress_piece(content: bytes) -> bytes:
 
 
 @contextmanager
-def create_file(path: Path) -> Iterator[BinaryIO]:
+def create_file(path: Path, *, unnamed: bool = True) -> Iterator[BinaryIO]:
     """Create a file that appears at `path` only when the block has ended and the content is on disk.
 
     An existing file is never replaced. Until its end the file has no name (O_TMPFILE), so that even a killed
-    process leaves nothing. On file systems without such files it has a hidden name in the same folder.
+    process leaves nothing. On file systems without such files, or if not `unnamed`, it has a hidden name in
+    the same folder.
     """
     hidden = None
     exists = BadInputError(f"{path} exists already: a backup replaces no file")
     if path.exists() or path.is_symlink():
         raise exists
     try:
-        try:
-            fd = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            if error.errno not in {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}:
-                raise
+        fd = _open_unnamed(path.parent) if unnamed else None
+        if fd is None:
             hidden = path.with_name(f".{path.name}.{os.getpid()}")
             fd = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb", buffering=PIECE_SIZE) as file:
@@ -262,6 +260,16 @@ def create_file(path: Path) -> Iterator[BinaryIO]:
     finally:
         if hidden is not None:
             hidden.unlink(missing_ok=True)
+
+
+def _open_unnamed(folder: Path) -> int | None:
+    """Create a file without a name, and return its descriptor; None if the file system has no such files."""
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno not in {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL}:
+            raise
+        return None
 
 
 @contextmanager

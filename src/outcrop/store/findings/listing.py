@@ -26,7 +26,7 @@ _DIMENSION = {
     OrderBy.FIRST_SEEN_AT: rollups.FIRST_SEEN,
     OrderBy.LAST_SEEN_AT: rollups.LAST_SEEN,
 }
-_MAX_CHEAP_COST = 2_000  # index entries; reading them is faster than the extra statements of a jump
+MAX_CHEAP_COST = 2_000  # index entries; reading them is faster than the extra statements of a jump
 _SERVICE_PROBE_COST = 12  # index entries that cost as much as one lookup in finding_services
 
 
@@ -38,14 +38,19 @@ class _IdStatement:
     values: list[Any]
 
 
-async def select_page(db: Connection, account_id: int, query: FindingQuery) -> Page[Finding]:
-    """Return the page of findings that the query asks for, sorted, and the exact total of matches."""
+async def select_page(
+    db: Connection, account_id: int, query: FindingQuery, *, max_cheap_cost: int = MAX_CHEAP_COST
+) -> Page[Finding]:
+    """Return the page of findings that the query asks for, sorted, and the exact total of matches.
+
+    No jump is searched if a plan without one reads at most `max_cheap_cost` index entries.
+    """
     async with snapshot(db):
         if query.terms:
             total, ids = await _search(db, account_id, query)
             statement = _IdStatement("SELECT unnest(%s::uuid[])", [ids]) if ids else None
         else:
-            total, statement = await _choose_statement(db, account_id, query)
+            total, statement = await _choose_statement(db, account_id, query, max_cheap_cost)
         found = [] if statement is None else await _select_rows(db, account_id, statement)
     column, descending = query.order_by.value, query.order_dir is OrderDir.DESC
     found.sort(key=lambda f: (getattr(f, column), f.id.int), reverse=descending)
@@ -182,7 +187,7 @@ class _Costs:
 
 
 async def _choose_statement(
-    db: Connection, account_id: int, query: FindingQuery
+    db: Connection, account_id: int, query: FindingQuery, max_cheap_cost: int
 ) -> tuple[int, _IdStatement | None]:
     """Return the total, and the cheapest statement for the page's ids; None if the page is past the end."""
     request = _describe_query(account_id, query)
@@ -192,7 +197,7 @@ async def _choose_statement(
     page = _slice_page(query, counts.total)
     scan = _scan_from_nearer_end(page, counts.total)
     costs = _estimate_costs(request, counts, scan.skip + page.length)
-    if min(costs.scan, costs.gather) > _MAX_CHEAP_COST:
+    if min(costs.scan, costs.gather) > max_cheap_cost:
         jump = await _find_jump(db, request, counts, page)
         if jump is not None:
             return counts.total, _scan_statement(request, jump, page.length)
