@@ -8,6 +8,8 @@ import pytest
 
 from outcrop.domain.events import FIELDS, EventType
 from tests.docs import readme
+from tests.docs.inventory import schema_fields
+from tests.docs.pages import first_column, section
 from tests.support.command import run
 from tests.support.fake_https import FakeResponse, ReceivedRequest, serve_https
 from tests.support.rulesets import cached_in
@@ -43,6 +45,15 @@ def test_the_scan_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pyte
     assert ran.code == 1, ran.err
     printed = [line.rstrip() for line in ran.out.splitlines()]
     assert printed == readme.session(".venv/bin/outcrop scan shop").splitlines()
+
+
+@pytest.mark.slow  # it starts git
+def test_the_page_of_scanning_names_every_field_of_a_finding(tmp_path: Path) -> None:
+    readme.make_repository(tmp_path / "shop")
+    cache = cached_in(tmp_path / "cache")
+    ran = run("scan", "--json", "--reveal", "--no-validate", "shop", folder=tmp_path, cache=cache)
+    table = section("scanning.md", "Fields of JSON and JSON Lines")
+    assert {*first_column(table), *schema_fields("FindingShape")} == set(ran.json[0])
 
 
 def test_the_event_in_the_readme_has_the_fields_of_its_type() -> None:
