@@ -13,7 +13,7 @@ import structlog
 from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store import schema
-from outcrop.store.db import Connection, Pool
+from outcrop.store.db import WORKER_IDLE_TIMEOUT, Connection, Pool
 from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keyring, OperatorKey, unlock_keyring
 
@@ -75,28 +75,37 @@ class Runtime:
     pool: Pool
     keys: Keyring
     url: str = field(repr=False)
+    idle_timeout: float = WORKER_IDLE_TIMEOUT  # seconds that a session may be idle in a transaction
 
 
 @asynccontextmanager
 async def open_runtime(
-    settings: Settings, *, pool_size: int, statement_timeout: float, max_retry_delay: float | None = None
+    settings: Settings,
+    *,
+    pool_size: int,
+    statement_timeout: float,
+    idle_timeout: float = WORKER_IDLE_TIMEOUT,
+    max_retry_delay: float | None = None,
 ) -> AsyncIterator[Runtime]:
     """Open and prepare the database, and yield a pool of connections to it.
 
-    If the database cannot be reached, raise DatabaseUnavailableError. With `max_retry_delay`, try again
-    without limit instead, with pauses that grow to that many seconds.
+    The server ends a session after `idle_timeout` idle seconds in a transaction. If the database cannot be
+    reached, raise DatabaseUnavailableError. With `max_retry_delay`, try again without limit instead, with
+    pauses that grow to that many seconds; an embedded server that dies is then started again.
     """
     async with AsyncExitStack() as stack:
-        url = stack.enter_context(open_database(settings, watch=True))
+        url = stack.enter_context(open_database(settings, watch=max_retry_delay is not None))
         keys = (
             await prepare_database(settings, url)
             if max_retry_delay is None
             else await _prepare_when_available(settings, url, max_retry_delay)
         )
         pool = await stack.enter_async_context(
-            database.open_pool(url, size=pool_size, statement_timeout=statement_timeout)
+            database.open_pool(
+                url, size=pool_size, statement_timeout=statement_timeout, idle_timeout=idle_timeout
+            )
         )
-        yield Runtime(pool, keys, url)
+        yield Runtime(pool, keys, url, idle_timeout)
 
 
 async def _prepare_when_available(settings: Settings, url: str, max_delay: float) -> Keyring:

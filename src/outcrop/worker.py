@@ -37,9 +37,9 @@ from outcrop.services.webhooks import delete_old_deliveries
 from outcrop.settings import Settings
 from outcrop.sources.isolated.process_pool import open_process_pool
 from outcrop.sources.workspace import cache_folder
-from outcrop.store.db import UNAVAILABLE, current_time
+from outcrop.store.db import UNAVAILABLE, current_time, end_stuck_sessions, session_options
 from outcrop.store.findings import rollups
-from outcrop.store.runs import jobs
+from outcrop.store.runs import jobs, scans
 from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
 
@@ -106,6 +106,8 @@ async def work(
             for seconds, task in (
                 (FOLD_EVERY, lambda: _fold_rollups(runtime)),
                 (_SCHEDULE_EVERY, lambda: start_due_runs(context)),
+                (_SCHEDULE_EVERY, lambda: _end_stuck_sessions(runtime)),
+                (_SCHEDULE_EVERY, lambda: _save_heartbeats(runtime)),
                 (dead_after / 2, lambda: requeue_stalled_jobs(context, dead_after=dead_after)),
                 (dead_after / 2, lambda: resume_orphaned_runs(context)),
                 (_HOUR, lambda: revalidate_due(context)),
@@ -162,6 +164,18 @@ async def _if_clock_is_right(runtime: Runtime, task: Callable[[], Awaitable[int]
     return await task()
 
 
+async def _end_stuck_sessions(runtime: Runtime) -> int:
+    """End the sessions of frozen processes that the server does not end by itself; return how many."""
+    async with runtime.pool.connection() as db:
+        return await end_stuck_sessions(db, after=runtime.idle_timeout)
+
+
+async def _save_heartbeats(runtime: Runtime) -> int:
+    """Save heartbeats of the runs whose jobs wait for a free worker; return how many."""
+    async with runtime.pool.connection() as db:
+        return await scans.save_heartbeats_of_queued(db)
+
+
 async def _fold_rollups(runtime: Runtime) -> int:
     """Add the pending changes of finding counts to the rollups; return how many."""
     async with runtime.pool.connection() as db:
@@ -184,7 +198,7 @@ async def _run_jobs(runtime: Runtime, context: RunContext, stop: asyncio.Event, 
     """
     stopped = asyncio.create_task(stop.wait())
     while not stop.is_set():
-        queues = asyncio.create_task(_run_queues(_build_app(runtime.url, context), context.jobs, dead_after))
+        queues = asyncio.create_task(_run_queues(_build_app(runtime, context), context.jobs, dead_after))
         await asyncio.wait({queues, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():
             queues.cancel()
@@ -241,12 +255,16 @@ class _RetryAlways(procrastinate.BaseRetryStrategy):
         return procrastinate.RetryDecision(retry_in={"seconds": delay})
 
 
-def _build_app(url: str, context: RunContext) -> procrastinate.App:
+def _build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:
     """Return the procrastinate app with the tasks of the pipeline."""
     # A task that waits for a connection cannot be stopped, so the timeout is short.
     app = procrastinate.App(
         connector=procrastinate.PsycopgConnector(
-            conninfo=url, min_size=1, max_size=6, timeout=_RELEASE_TIMEOUT
+            conninfo=runtime.url,
+            min_size=1,
+            max_size=6,
+            timeout=_RELEASE_TIMEOUT,
+            kwargs={"options": session_options(idle_timeout=runtime.idle_timeout)},
         )
     )
 

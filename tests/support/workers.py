@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -167,11 +167,13 @@ class Deployment:
 
     # --- processes
 
-    def popen(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+    def popen(
+        self, *arguments: str, program: Sequence[str] = (COMMAND,), **environment: str
+    ) -> "subprocess.Popen[str]":
         """Start a command in its own process group, with additional environment variables."""
         with (self.folder / f"log-{len(self.started)}").open("w") as log:
             process = subprocess.Popen(
-                [COMMAND, *arguments],
+                [*program, *arguments],
                 env=self.environment | environment,
                 cwd=self.folder,
                 stdout=subprocess.PIPE,
@@ -187,6 +189,14 @@ class Deployment:
     ) -> "subprocess.Popen[str]":
         """Start a worker."""
         return self.popen("worker", "--jobs", str(jobs), "--dead-after", str(dead_after), **environment)
+
+    def impatient_worker(self, idle_timeout: float) -> "subprocess.Popen[str]":
+        """Start a worker whose sessions may be idle in a transaction for this many seconds only."""
+        code = (
+            "from outcrop.cli.serve import work_until_signal; from outcrop.cli.session import run, start;"
+            f"settings = start(); run(lambda: work_until_signal(settings, 1, {DEAD_AFTER}, {idle_timeout}))"
+        )
+        return self.popen(program=(sys.executable, "-c", code))
 
     def outcrop(self, *arguments: str) -> Any:
         """Run a command with `--json` and return the parsed output."""

@@ -13,7 +13,10 @@ from outcrop.runtime import open_runtime
 from outcrop.settings import Settings
 
 POOL_SIZE = 16  # connections of one API process; more would only queue inside the database
+IDLE_TIMEOUT = 15.0  # seconds that a session may be idle in a transaction
 STATEMENT_TIMEOUT = 4.0  # seconds; a response must be sent within 5, even if the database hangs
+
+MAX_DATABASE_RETRY_DELAY = 2.0  # seconds; a process that starts while the database recovers waits for it
 
 
 class ApiProtocol(HttpToolsProtocol):
@@ -84,7 +87,13 @@ def serve_api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path 
     if settings.base_url is None:
         raise RuntimeError("the parent must set the base address")
     app = create_app(
-        open_runtime(settings, pool_size=POOL_SIZE, statement_timeout=STATEMENT_TIMEOUT),
+        open_runtime(
+            settings,
+            pool_size=POOL_SIZE,
+            statement_timeout=STATEMENT_TIMEOUT,
+            idle_timeout=IDLE_TIMEOUT,
+            max_retry_delay=MAX_DATABASE_RETRY_DELAY,
+        ),
         base_url=settings.base_url,
         rate_limit=settings.rate_limit_per_minute,
         cors_origins=settings.cors_origins,

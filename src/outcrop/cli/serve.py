@@ -24,6 +24,7 @@ from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.runtime import open_database, open_runtime, prepare_database
 from outcrop.settings import Settings, is_loopback
 from outcrop.sources.fork_pool import count_cores
+from outcrop.store.db import WORKER_IDLE_TIMEOUT
 
 _EARLY_DEATH_SECONDS = 3.0  # a child that dies earlier three times in a row is not started again
 DEAD_AFTER = 20.0  # seconds without a heartbeat; a worker sends four in that time
@@ -88,8 +89,16 @@ def worker(
     run(lambda: work_until_signal(settings, jobs, dead_after))
 
 
-async def work_until_signal(settings: Settings, jobs: int = 0, dead_after: float = DEAD_AFTER) -> None:
-    """Run the worker until SIGTERM or SIGINT."""
+async def work_until_signal(
+    settings: Settings,
+    jobs: int = 0,
+    dead_after: float = DEAD_AFTER,
+    idle_timeout: float = WORKER_IDLE_TIMEOUT,
+) -> None:
+    """Run the worker until SIGTERM or SIGINT.
+
+    The database ends one of its sessions that is idle in a transaction for `idle_timeout` seconds.
+    """
     from outcrop.worker import work  # noqa: PLC0415 - the parent process does not need it
 
     jobs = jobs or count_cores()
@@ -104,6 +113,7 @@ async def work_until_signal(settings: Settings, jobs: int = 0, dead_after: float
                     settings,
                     pool_size=jobs + 8,
                     statement_timeout=_WORKER_STATEMENT_TIMEOUT,
+                    idle_timeout=idle_timeout,
                     max_retry_delay=_MAX_DATABASE_RETRY_DELAY,
                 )
             ),

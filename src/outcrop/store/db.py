@@ -19,8 +19,17 @@ set_json_dumps(orjson.dumps)
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
 # Raised when the database cannot be reached or the connection is lost.
-UNAVAILABLE = (psycopg.OperationalError, PoolTimeout, DatabaseUnavailableError)
+UNAVAILABLE = (
+    psycopg.OperationalError,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+    PoolTimeout,
+    DatabaseUnavailableError,
+)
 T = TypeVar("T")
+# Seconds after which the server ends a session that is idle in a transaction. Until then a frozen process
+# keeps its locks. Commands have long transactions on purpose: a backup, an import from a pipe, a restore.
+WORKER_IDLE_TIMEOUT = 60.0
+COMMAND_IDLE_TIMEOUT = 3_600.0
 _MAX_LOCK_WAIT = 1.0  # seconds; the request holds a pool connection that other requests wait for
 _MAX_CONNECTION_WAIT = (
     10.0  # seconds a request waits for a pool connection, even if statements may take longer
@@ -31,13 +40,18 @@ _MAX_CONNECTION_WAIT = (
 _SESSION: dict[str, Any] = {"options": "-c timezone=UTC -c jit=off", "application_name": "outcrop"}
 
 
-async def connect(dsn: str) -> Connection:
+async def connect(dsn: str, *, idle_timeout: float = COMMAND_IDLE_TIMEOUT) -> Connection:
     """Open one connection in autocommit mode, with the session's time zone set to UTC.
 
-    Raise DatabaseUnavailableError if the database cannot be reached, OperatorError if `dsn` is malformed.
+    The server ends the session after `idle_timeout` idle seconds in a transaction. Raise
+    DatabaseUnavailableError if the database cannot be reached, OperatorError if `dsn` is malformed.
     """
+    session = {
+        "options": session_options(idle_timeout=idle_timeout),
+        "application_name": "outcrop command",
+    }
     try:
-        db = await psycopg.AsyncConnection.connect(dsn, autocommit=True, connect_timeout=5, **_SESSION)
+        db = await psycopg.AsyncConnection.connect(dsn, autocommit=True, connect_timeout=5, **session)
     except psycopg.OperationalError as error:
         raise DatabaseUnavailableError(f"cannot reach the database: {_first_line(error)}") from None
     except psycopg.Error as error:
@@ -45,14 +59,28 @@ async def connect(dsn: str) -> Connection:
     return db
 
 
+def session_options(*, idle_timeout: float, statement_timeout: float | None = None) -> str:
+    """Return the connection option `options`: the settings of every session, and these timeouts in seconds.
+
+    `idle_timeout` is the time that a session may be idle in a transaction.
+    """
+    options = f"{_SESSION['options']} -c idle_in_transaction_session_timeout={int(idle_timeout * 1000)}"
+    if statement_timeout is not None:
+        options += f" -c statement_timeout={int(statement_timeout * 1000)}"
+    return options
+
+
 @asynccontextmanager
-async def open_pool(dsn: str, *, size: int, statement_timeout: float) -> AsyncIterator[Pool]:
+async def open_pool(
+    dsn: str, *, size: int, statement_timeout: float, idle_timeout: float = WORKER_IDLE_TIMEOUT
+) -> AsyncIterator[Pool]:
     """Open a pool of at most `size` autocommit connections, and close it at the end.
 
     A statement fails after `statement_timeout` seconds. Waiting for a connection fails after the same time,
-    but after at most _MAX_CONNECTION_WAIT seconds.
+    but after at most _MAX_CONNECTION_WAIT seconds. The server ends a session after `idle_timeout` idle
+    seconds in a transaction.
     """
-    options = f"{_SESSION['options']} -c statement_timeout={int(statement_timeout * 1000)}"
+    options = session_options(idle_timeout=idle_timeout, statement_timeout=statement_timeout)
     pool: Pool = AsyncConnectionPool(
         dsn,
         min_size=1,
@@ -147,6 +175,23 @@ async def describe_server(db: Connection) -> str:
     """Return the server's name and version, such as "PostgreSQL 17.2"."""
     (version,) = await fetch_single_row(db, "SELECT 'PostgreSQL ' || current_setting('server_version')")
     return str(version)
+
+
+async def end_stuck_sessions(db: Connection, *, after: float) -> int:
+    """End sessions of pools whose client has not continued a statement for `after` seconds; return how many.
+
+    Such a client is frozen. The server limits the time of a session that is idle in a transaction, but not
+    the time that it waits in the middle of a COPY or of a large result.
+    """
+    (ended,) = await fetch_single_row(
+        db,
+        """SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity
+           WHERE datname = current_database() AND usename = current_user AND application_name = 'outcrop'
+             AND state = 'active' AND wait_event IN ('ClientRead', 'ClientWrite')
+             AND state_change < clock_timestamp() - make_interval(secs => %s)""",
+        [after],
+    )
+    return int(ended)
 
 
 async def fetch_single_row(db: Connection, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:

@@ -40,7 +40,8 @@ async def hold_source(
         await asyncio.sleep(context.source_timeout / _RENEWALS_PER_TIMEOUT)
         with suppress(*UNAVAILABLE):
             async with context.pool.connection() as db:
-                await source_locks.renew(db, account_id, source, lease.attempt)
+                if await source_locks.renew(db, account_id, source, lease.attempt):
+                    await scans.save_heartbeat(db, account_id, scan_id)
 
     try:
         async with run_periodically(send_heartbeat):
@@ -69,7 +70,23 @@ async def _acquire(context: RunContext, account_id: int, scan_id: UUID, source: 
                 if is_waiting:
                     await scans.set_waiting(db, account_id, scan_id, None)
                 return lease
+            await scans.save_heartbeat(db, account_id, scan_id)
         await asyncio.sleep(_POLL_SECONDS)
+
+
+@asynccontextmanager
+async def send_heartbeats(context: RunContext, account_id: int, scan_id: UUID) -> AsyncIterator[None]:
+    """Save heartbeats of a run while the body of the `with` statement runs."""
+
+    async def send_heartbeat() -> None:
+        """Wait for a part of the timeout, then save a heartbeat. A database that is away is tried again."""
+        await asyncio.sleep(context.source_timeout / _RENEWALS_PER_TIMEOUT)
+        with suppress(*UNAVAILABLE):
+            async with context.pool.connection() as db:
+                await scans.save_heartbeat(db, account_id, scan_id)
+
+    async with run_periodically(send_heartbeat):
+        yield
 
 
 @asynccontextmanager

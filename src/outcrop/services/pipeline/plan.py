@@ -16,7 +16,7 @@ from outcrop.domain.scan import Gap, ScanStatus, SourceState
 from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.services.pipeline.context import ACTOR, MAX_ATTEMPTS, RunContext, SourceKey
 from outcrop.services.pipeline.enqueue import enqueue_source
-from outcrop.services.pipeline.fence import OutdatedScanError, write_transaction
+from outcrop.services.pipeline.fence import OutdatedScanError, send_heartbeats, write_transaction
 from outcrop.services.pipeline.github_access import load_credential, open_github
 from outcrop.sources.hosts.github_api import GitHubError
 from outcrop.sources.resolve_target import ScanSource, resolve_target
@@ -56,7 +56,7 @@ async def plan_run(
     batch: list[ScanSource] = []
     gaps: list[Gap] = []
     error: str | None = None
-    async with release_if_cancelled(context, key):
+    async with release_if_cancelled(context, key), send_heartbeats(context, account_id, scan_id):
         try:
             async for source in _resolve(context, key, claimed, spec, gaps):
                 batch.append(source)

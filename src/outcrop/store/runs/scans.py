@@ -17,13 +17,18 @@ from outcrop.domain.scan import COUNTERS, Gap, ScanRun, ScanStatus, ScanType, Tr
 from outcrop.store.db import Connection, snapshot
 
 PLAN_SOURCE = "plan"  # the source that represents the planning of a run: the run does not end before it
+INTERRUPTED_AFTER = 60  # seconds without a heartbeat after which a running run is shown as interrupted
+_HEARTBEAT_INTERVAL = 5  # seconds; an earlier heartbeat is not written
 _MAX_GAPS = 1_000  # gaps that a run lists; one more gap counts the rest
 
 # An unfinished run shows the sums of its sources at this moment; a finished one has sums of its own.
 _SUMS = ", ".join(f"coalesce(sum((progress ->> '{name}')::bigint), 0) AS {name}" for name in COUNTERS)
 _LIVE = ", ".join(f"'{name}', p.{name}" for name in COUNTERS)
+_HAS_HEARTBEAT = f"""
+    coalesce(heartbeat_at > clock_timestamp() - interval '{INTERRUPTED_AFTER} s', true)"""
 _SELECT = f"""
-    SELECT id, type, status, trigger, target, created_at, started_at, finished_at,
+    SELECT id, type, CASE WHEN status = 'running' AND NOT {_HAS_HEARTBEAT} THEN 'interrupted' ELSE status END,
+           trigger, target, created_at, started_at, finished_at,
            CASE WHEN finished_at IS NULL AND p.n > 0 THEN jsonb_build_object({_LIVE}) ELSE s.progress END,
            CASE WHEN finished_at IS NULL AND p.n > 0 THEN p.new ELSE s.findings_new END,
            CASE WHEN finished_at IS NULL AND p.n > 0 THEN p.seen ELSE s.findings_seen END,
@@ -152,7 +157,8 @@ class UnfinishedRun:
 async def start_run(db: Connection, account_id: int, scan_id: UUID, *, now: datetime) -> UnfinishedRun | None:
     """Set a run to `running`, which locks its row; return the run, or None if it has ended."""
     cursor = await db.execute(
-        """UPDATE scans SET status = 'running', started_at = coalesce(started_at, %s)
+        """UPDATE scans SET status = 'running', started_at = coalesce(started_at, %s),
+                            heartbeat_at = clock_timestamp()
            WHERE account_id = %s AND id = %s AND finished_at IS NULL
            RETURNING status, trigger, target_id, spec,
                      (SELECT count(*) FROM scan_sources q
@@ -161,6 +167,34 @@ async def start_run(db: Connection, account_id: int, scan_id: UUID, *, now: date
     )
     row = await cursor.fetchone()
     return None if row is None else UnfinishedRun(ScanStatus(row[0]), Trigger(row[1]), row[2], row[3], row[4])
+
+
+async def save_heartbeat(db: Connection, account_id: int, scan_id: UUID) -> None:
+    """Save that a process works on a run; do nothing if that was saved a moment ago."""
+    await db.execute(
+        f"""UPDATE scans SET heartbeat_at = clock_timestamp()
+            WHERE account_id = %s AND id = %s AND finished_at IS NULL
+              AND coalesce(heartbeat_at < clock_timestamp() - interval '{_HEARTBEAT_INTERVAL} s', true)
+            """.encode(),
+        [account_id, scan_id],
+    )
+
+
+async def save_heartbeats_of_queued(db: Connection) -> int:
+    """Save for the running runs of all accounts that a worker is there for their jobs; return how many.
+
+    A run whose heartbeats have ended stays interrupted until a worker takes it. Runs that are executed by a
+    command, and runs that another process is changing, are left out.
+    """
+    cursor = await db.execute(
+        f"""UPDATE scans s SET heartbeat_at = clock_timestamp()
+            FROM (SELECT account_id, id FROM scans
+                  WHERE status = 'running' AND finished_at IS NULL AND foreground IS NULL AND {_HAS_HEARTBEAT}
+                    AND coalesce(heartbeat_at < clock_timestamp() - interval '{_HEARTBEAT_INTERVAL} s', true)
+                  FOR NO KEY UPDATE SKIP LOCKED) q
+            WHERE s.account_id = q.account_id AND s.id = q.id""".encode()
+    )
+    return cursor.rowcount
 
 
 async def has_unfinished_run(db: Connection, account_id: int, target_id: UUID) -> bool:
