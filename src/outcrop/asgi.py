@@ -23,8 +23,8 @@ from outcrop.notes import NoteCleaner
 from outcrop.portal.app import create_portal
 from outcrop.runtime import Runtime
 from outcrop.scanner.engine.load import load_ruleset
+from outcrop.services.readiness import MIN_FREE_BYTES, Readiness, ReadinessCheck
 from outcrop.sources.workspace import cache_folder
-from outcrop.store.db import UNAVAILABLE
 
 PREFIX = "/api/v1"
 
@@ -33,6 +33,7 @@ class AppState(TypedDict):
     """State of the Starlette application."""
 
     runtime: Runtime
+    readiness: ReadinessCheck
 
 
 def create_app(
@@ -44,13 +45,14 @@ def create_app(
     github_host: str = "github.com",
     own_rules: Sequence[Path] = (),
     notice: str | None = None,
+    min_free_bytes: int = MIN_FREE_BYTES,
 ) -> ASGIApp:
     """Return the application. The runtime is opened when the server starts and closed when it stops."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[AppState]:
         async with runtime as opened:
-            yield {"runtime": opened}
+            yield {"runtime": opened, "readiness": ReadinessCheck(opened.pool, min_free_bytes)}
 
     notes = NoteCleaner(partial(load_ruleset, own_rules, cache=cache_folder()))
     description = describe(api_router(), base_url)
@@ -130,10 +132,6 @@ async def _healthz(_: Request) -> Response:
 
 
 async def _readyz(request: Request) -> Response:
-    """Answer 200 if the database answers too, otherwise 503."""
-    try:
-        async with request.state.runtime.pool.connection(timeout=2) as db:
-            await db.execute("SELECT 1")
-    except UNAVAILABLE:
-        return json_response({"status": "unavailable"}, 503)
-    return json_response({"status": "ok"})
+    """Answer 200 if the database answers too and can write, otherwise 503."""
+    readiness = await request.state.readiness.run()
+    return json_response({"status": readiness}, 200 if readiness is Readiness.OK else 503)

@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from outcrop.api.proxies import behind_proxies
 from outcrop.asgi import create_app
+from outcrop.cli.accept import HEAD_SECONDS, Acceptor, Connection, ConnectionLimits, count_descriptors
 from outcrop.runtime import open_runtime
 from outcrop.settings import Settings
 
@@ -22,23 +23,35 @@ MAX_DATABASE_RETRY_DELAY = 2.0  # seconds; a process that starts while the datab
 class ApiProtocol(HttpToolsProtocol):
     """HTTP protocol that answers malformed, too long and too slow request heads with 400 and a JSON body."""
 
-    max_head_bytes, max_head_seconds = 64 << 10, 30.0  # request line and headers, before authentication
+    max_head_bytes, max_head_seconds = 64 << 10, HEAD_SECONDS  # request line and headers
 
+    connection: Connection | None = None  # set before `connection_made`
     _head = 0  # bytes of the incomplete head so far
     _in_head = True
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if self.connection is not None:
+            self.connection.transport = transport
         super().connection_made(transport)
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_ended()
+        if self.connection is not None:
+            self.connection.closed()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._head, self._in_head = 0, True
         self._wait_for_head()
+
+    def on_response_complete(self) -> None:
+        has_next = bool(self.pipeline)
+        super().on_response_complete()
+        if not has_next:
+            self._wait_for_head()
 
     def on_headers_complete(self) -> None:
         self._head_ended()
@@ -53,20 +66,28 @@ class ApiProtocol(HttpToolsProtocol):
                 self._refuse()
 
     def _wait_for_head(self) -> None:
-        """Start the timer for the head of the next request."""
-        self._head_ended()
-        self._in_head = True
-        self._head_timer = self.loop.call_later(self.max_head_seconds, self._refuse)
+        """Start the timer for the head of the next request, unless it runs."""
+        if self._head_timer is None and not self.transport.is_closing():
+            self._head_timer = self.loop.call_later(self.max_head_seconds, self._refuse)
+        if self.connection is not None and (self.cycle is None or self.cycle.response_complete):
+            self.connection.set_waiting(waiting=True)
 
     def _head_ended(self) -> None:
         """Reset the counter and the timer: the head is complete or the connection closed."""
         self._head, self._in_head = 0, False
         if self._head_timer is not None:
             self._head_timer.cancel()
+            self._head_timer = None
+        if self.connection is not None:
+            self.connection.set_waiting(waiting=False)
 
     def _refuse(self) -> None:
-        if not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._in_head:
             self.send_400_response("")
+        else:  # nothing of a next request has come, only the rest of the last one
+            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's message is not JSON
         if self.cycle is not None and not self.cycle.response_complete:
@@ -80,6 +101,35 @@ class ApiProtocol(HttpToolsProtocol):
         )
         self.transport.write(head + body)
         self.transport.close()
+
+
+class ApiServer(uvicorn.Server):
+    """Server that accepts the connections of one listening socket within limits for each address."""
+
+    def __init__(self, config: uvicorn.Config, limits: ConnectionLimits) -> None:
+        super().__init__(config)
+        self._limits = limits
+        self._accepting: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        for sock in sockets or []:
+            acceptor = Acceptor(sock, self._limits, self._create_protocol, self.config.ssl)
+            self._accepting = asyncio.create_task(acceptor.run())
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.gather(self._accepting, return_exceptions=True)
+        await super().shutdown(sockets)
+
+    def _create_protocol(self, connection: Connection) -> asyncio.Protocol:
+        """Return the protocol of an accepted connection."""
+        protocol = ApiProtocol(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        protocol.connection = connection
+        return protocol
 
 
 def serve_api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path | None) -> None:
@@ -115,4 +165,5 @@ def serve_api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path 
         ssl_certfile=tls_cert,
         ssl_keyfile=tls_key,
     )
-    uvicorn.Server(config).run(sockets=[socket.socket(fileno=fd)])
+    limits = ConnectionLimits(count_descriptors(), settings.trusted_proxies)
+    ApiServer(config, limits).run(sockets=[socket.socket(fileno=fd)])

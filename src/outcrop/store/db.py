@@ -46,7 +46,7 @@ async def connect(dsn: str, *, idle_timeout: float = COMMAND_IDLE_TIMEOUT) -> Co
     The server ends the session after `idle_timeout` idle seconds in a transaction. Raise
     DatabaseUnavailableError if the database cannot be reached, OperatorError if `dsn` is malformed.
     """
-    session = {
+    session: dict[str, Any] = {
         "options": session_options(idle_timeout=idle_timeout),
         "application_name": "outcrop command",
     }
