@@ -1,11 +1,12 @@
 """Build the ASGI application from the API and the portal."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
+import structlog
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.applications import Starlette
@@ -19,6 +20,7 @@ from outcrop.api.describe import describe
 from outcrop.api.errors import HANDLERS
 from outcrop.api.middleware import RequestMiddleware
 from outcrop.api.shapes import json_response
+from outcrop.domain.errors import OutcropError
 from outcrop.notes import NoteCleaner
 from outcrop.portal.app import create_portal
 from outcrop.runtime import Runtime
@@ -27,6 +29,8 @@ from outcrop.services.readiness import MIN_FREE_BYTES, Readiness, ReadinessCheck
 from outcrop.sources.workspace import cache_folder
 
 PREFIX = "/api/v1"
+
+log = structlog.get_logger()
 
 
 class AppState(TypedDict):
@@ -51,7 +55,12 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[AppState]:
-        async with runtime as opened:
+        async with AsyncExitStack() as stack:
+            try:
+                opened = await stack.enter_async_context(runtime)
+            except OutcropError as error:
+                log.error("not_started", reason=error.message)  # noqa: TRY400 - an expected failure
+                raise
             yield {"runtime": opened, "readiness": ReadinessCheck(opened.pool, min_free_bytes)}
 
     notes = NoteCleaner(partial(load_ruleset, own_rules, cache=cache_folder()))

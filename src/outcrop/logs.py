@@ -9,6 +9,8 @@ from typing import Literal
 
 import structlog
 
+log = structlog.get_logger()
+
 
 def set_up_logs(level: str, form: Literal["text", "json"]) -> None:
     """Configure structlog for this process, and let libraries log warnings and errors only."""
@@ -36,6 +38,23 @@ def set_up_logs(level: str, form: Literal["text", "json"]) -> None:
         cache_logger_on_first_use=True,
     )
     # Libraries log through the standard module.
-    logging.basicConfig(
-        level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s", force=True
-    )
+    logging.basicConfig(level=logging.WARNING, handlers=[_LibraryHandler()], force=True)
+    # The pool's messages repeat what it raises, and one command or request would print several.
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+
+
+class _LibraryHandler(logging.Handler):
+    """Writes the messages of libraries as events, without tracebacks."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log a record with its logger, the first line of its message, and the class of its exception."""
+        fields = {"logger": record.name, "message": _first_line(record.getMessage())}
+        if record.exc_info and record.exc_info[0] is not None:
+            fields["error"] = record.exc_info[0].__name__
+        write = log.error if record.levelno >= logging.ERROR else log.warning
+        write("library_message", **fields)
+
+
+def _first_line(message: str) -> str:
+    """Return the first line of a message. The rest may be a traceback, which may contain a credential."""
+    return message.strip().partition("\n")[0]

@@ -217,8 +217,12 @@ def test_a_killed_database_is_started_again_and_nothing_acknowledged_is_lost(fol
             if number in {20, 70, 120}:
                 wait_for(lambda: ready(base_url), "the database to be back", 120)
                 kill_database(folder)
-            if client.post(f"/api/v1/findings/{line['id']}/resolve").status_code == 200:
+            answer = client.post(f"/api/v1/findings/{line['id']}/resolve")
+            if answer.status_code == 200:
                 acknowledged.append(line["id"])
+            else:
+                assert (answer.status_code, answer.json()["error"]) == (503, "busy")
+                assert int(answer.headers["Retry-After"]) >= 1
         wait_for(lambda: ready(base_url), "the database to be back", 120)
         assert len(acknowledged) > 60, "the service was there before, between and after the kills"
         states = [client.get(f"/api/v1/findings/{id_}").json()["data"]["status"] for id_ in acknowledged]
@@ -227,7 +231,10 @@ def test_a_killed_database_is_started_again_and_nothing_acknowledged_is_lost(fol
         process.terminate()
         assert process.wait(60) == 0
     assert not processes_of(folder)
-    assert (folder.parent / "serve.log").read_text().count('"database_restarted"') == 3
+    log = (folder.parent / "serve.log").read_text()
+    assert log.count('"database_restarted"') == 3
+    assert all("event" in json.loads(line) for line in log.splitlines()), "every line is an event"
+    assert "Traceback" not in log
 
 
 def test_the_service_can_be_stopped_while_its_database_cannot_be_started(folder: Path) -> None:

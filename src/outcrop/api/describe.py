@@ -64,7 +64,7 @@ def responses(
     """Return the description of every response of a route, with body and headers.
 
     `parameters`: the route validates parameters (422). `lookup`: it looks up an id (404). `mutation`: it
-    locks a finding (503). `transition`: a finding's status may not allow the action (400).
+    locks a finding (a 503 too). `transition`: a finding's status may not allow the action (400).
     """
     described = {
         200: _response(success, "Success", _COUNTED),
@@ -74,13 +74,12 @@ def responses(
         405: _response(shapes.MethodErrorShape, "The path does not accept this method", _COUNTED | _ALLOW),
         429: _response(shapes.RateErrorShape, "Over the per-minute limit", _COUNTED | _RETRY),
         500: _response(shapes.InternalErrorShape, "Internal error", _COUNTED),
+        503: _response(
+            shapes.BusyErrorShape, "The database is not available at the moment", _COUNTED | _RETRY
+        ),
     }
     if mutation:
-        described[503] = _response(
-            shapes.BusyErrorShape,
-            "Another request is changing the finding; nothing was changed",
-            _COUNTED | _RETRY,
-        )
+        described[503]["description"] += ", or another request is changing the finding"
     if transition:
         # A request that cannot be parsed is answered before it has a request id.
         described[400] = _response(

@@ -12,7 +12,7 @@ from outcrop.domain.account import API_MINIMUM
 from outcrop.domain.errors import BadInputError, BusyError, NotFoundError, OutcropError, TransitionError
 from outcrop.store.people.keys import KeyRefusal, RateWindow
 
-STATUS = {NotFoundError: 404, TransitionError: 400, BadInputError: 400, BusyError: 503}
+STATUS = {NotFoundError: 404, TransitionError: 400, BadInputError: 400}
 
 REQUEST_ID = "outcrop.request_id"  # key in the ASGI scope, set by the middleware
 MISSING_AUTHORIZATION = "missing_authorization"
@@ -62,10 +62,16 @@ def internal_error(request_id: str) -> Response:
     )
 
 
+def busy(reason: BusyError) -> Response:
+    """Return a 503 response that says when to try again."""
+    return error(503, reason.code, reason.message, {"Retry-After": str(reason.retry_after)})
+
+
 async def _handle_domain_error(_: Request, exc: Exception) -> Response:
     assert isinstance(exc, OutcropError)  # noqa: S101
-    headers = {"Retry-After": str(exc.retry_after)} if isinstance(exc, BusyError) else None
-    return error(STATUS[type(exc)], exc.code, exc.message, headers)
+    if isinstance(exc, BusyError):
+        return busy(exc)
+    return error(STATUS[type(exc)], exc.code, exc.message)
 
 
 async def _handle_parameter_error(_: Request, exc: Exception) -> Response:

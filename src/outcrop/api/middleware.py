@@ -17,9 +17,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from outcrop.api import errors
 from outcrop.api.context import SCOPE_KEY, ApiContext
 from outcrop.domain.account import token_digest
+from outcrop.domain.errors import UnavailableError
 from outcrop.notes import NoteCleaner
 from outcrop.runtime import Runtime
-from outcrop.store.db import UNAVAILABLE, acquire_connection
+from outcrop.store.db import acquire_connection, describe_unavailability, find_unavailability
 from outcrop.store.people import keys
 from outcrop.store.people.keys import RateWindow
 
@@ -71,15 +72,21 @@ class RequestMiddleware:
             if not answer.timed_out:
                 raise
         except Exception as error:
-            unavailable = isinstance(error, UNAVAILABLE)
+            unavailable = find_unavailability(error)
             log.error(  # noqa: TRY400
                 "request_failed",
                 request_id=answer.request_id,
                 error=type(error).__name__,
-                exc_info=not unavailable,
+                reason=None if unavailable is None else describe_unavailability(unavailable),
+                exc_info=unavailable is None,
             )
             if not answer.started:
-                await answer.respond(errors.internal_error(answer.request_id), scope, receive)
+                failure = (
+                    errors.busy(UnavailableError())
+                    if unavailable is not None
+                    else errors.internal_error(answer.request_id)
+                )
+                await answer.respond(failure, scope, receive)
         finally:
             timer.cancel()
             answer.write_log()

@@ -12,15 +12,22 @@ from outcrop.domain.errors import OutcropError
 
 
 def main() -> None:
-    """Run a command. A failure is one line on stderr and exit code 2; only a bug of Outcrop prints more."""
+    """Run the command that the arguments name."""
     open_standard_streams()
-    try:
+    with reporting_failures():
         gc.disable()  # imported modules stay in memory, so collecting garbage during the imports is wasted
         app = tree(sys.argv[1] if len(sys.argv) > 1 else "")
         gc.freeze()
         gc.enable()
         with printing():
             app()
+
+
+@contextlib.contextmanager
+def reporting_failures() -> Iterator[None]:
+    """Print a failure of the block as one line on stderr, and exit with 2; only a bug prints more."""
+    try:
+        yield
     except OutcropError as error:
         fail(error.message)
     except OSError as error:  # the state of the machine, such as a full disk, and not a bug
@@ -28,7 +35,19 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:  # noqa: BLE001 - Python would exit with 1, which means that findings exist
+        if (reason := _describe_lost_database(error)) is not None:
+            fail(reason)
         _crash(error)
+
+
+def _describe_lost_database(error: Exception) -> str | None:
+    """Return a line for an error whose reason is that the database is unavailable; None for another one."""
+    if "psycopg" not in sys.modules:  # not imported here: commands without a database should start fast
+        return None
+    from outcrop.store.db import describe_unavailability, find_unavailability  # noqa: PLC0415
+
+    found = find_unavailability(error)
+    return None if found is None else describe_unavailability(found)
 
 
 def _crash(error: BaseException) -> NoReturn:

@@ -8,7 +8,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from outcrop.cli.session import OPERATOR, print_json, run, show, start
 from outcrop.cli.streams import fail
-from outcrop.domain.errors import BadInputError
+from outcrop.domain.errors import BadInputError, DatabaseUnavailableError
 from outcrop.domain.scan import ScanRun, ScanStatus, public_fields
 from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec, parse_target
 from outcrop.runtime import open_runtime
@@ -16,7 +16,7 @@ from outcrop.services import accounts
 from outcrop.services.pipeline.foreground import run_in_foreground
 from outcrop.settings import Settings
 from outcrop.sources.fork_pool import count_cores
-from outcrop.store.db import UNAVAILABLE
+from outcrop.store.db import find_unavailability
 from outcrop.worker import open_run_context
 
 _STATEMENT_TIMEOUT = 600.0
@@ -30,7 +30,11 @@ def scan_for_account(
     specs = [_spec(target, kind, settings) for target in targets]
     try:
         runs = run(lambda: _main(settings, slug, specs, jobs or count_cores()))
-    except UNAVAILABLE:
+    except DatabaseUnavailableError:
+        raise
+    except Exception as error:
+        if find_unavailability(error) is None:
+            raise
         fail("the connection to the database was lost; a worker continues the run when it is back")
     if as_json:
         print_json(

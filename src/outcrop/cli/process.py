@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from outcrop.cli import reporting_failures
 from outcrop.cli.serve import SHUTDOWN_SECONDS, ChildRole, work_until_signal
 from outcrop.cli.session import run, start
 from outcrop.processes import watch_parent
@@ -38,4 +39,5 @@ def _wait_for_end_of_input() -> None:
 
 
 if __name__ == "__main__":
-    typer.run(process)
+    with reporting_failures():
+        typer.run(process)

@@ -5,6 +5,7 @@ OutcropError            has `code` and `message`; no HTTP status (api/errors.py 
 ├── TransitionError     the finding's state does not allow the change
 ├── BadInputError       a value given by the user is invalid
 ├── BusyError           another request is changing the same record; retry after `retry_after` seconds
+│   └── UnavailableError    the database does not answer a request
 ├── ForbiddenError      the member's role does not allow the action
 ├── SignInError         signing in failed; the code is `wrong`, `code_needed` or `limited`
 ├── PlanError           the account's plan does not include the feature; `minimum` is the lowest one with it
@@ -43,10 +44,20 @@ class BusyError(OutcropError):
     code = "busy"
     retry_after = 1
 
+    def __init__(
+        self,
+        message: str = "another request is changing this record; nothing was changed, try again in a moment",
+    ) -> None:
+        super().__init__(message)
+
+
+class UnavailableError(BusyError):
+    """The database does not answer a request at the moment."""
+
+    retry_after = 2
+
     def __init__(self) -> None:
-        super().__init__(
-            "another request is changing this record; nothing was changed, try again in a moment"
-        )
+        super().__init__("the database is not available at the moment; try again in a few seconds")
 
 
 class ForbiddenError(OutcropError):

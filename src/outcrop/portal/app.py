@@ -12,7 +12,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from outcrop.domain.errors import BadInputError, BusyError, OutcropError, PlanError, TransitionError
+from outcrop.domain.errors import (
+    BadInputError,
+    BusyError,
+    OutcropError,
+    PlanError,
+    TransitionError,
+    UnavailableError,
+)
 from outcrop.notes import NoteCleaner
 from outcrop.portal import finding, findings, overview, reference, scans, sign_in, targets
 from outcrop.portal.cookies import Cookies
@@ -20,6 +27,7 @@ from outcrop.portal.labels import sentence
 from outcrop.portal.profile import ROUTES as PROFILE
 from outcrop.portal.render import Renderer
 from outcrop.portal.request import STATE, PortalContext, PortalRequest, attach_member, headers_of, status_of
+from outcrop.store.db import find_unavailability
 
 _POLICY = "; ".join(
     [
@@ -151,8 +159,11 @@ async def _handle_routing_error(request: Request, exc: Exception) -> Response:
     return _failure(request, 404, "not_found", "there is no such page")
 
 
-async def _handle_unexpected_error(request: Request, _: Exception) -> Response:
+async def _handle_unexpected_error(request: Request, exc: Exception) -> Response:
     """Show an internal error. The middleware logs it under the request id in the response headers."""
+    if find_unavailability(exc) is not None:
+        busy = UnavailableError()
+        return _failure(request, status_of(busy), busy.code, busy.message, headers_of(busy))
     return _failure(
         request,
         500,

@@ -163,6 +163,19 @@ def convert_database_errors(prefix: str, hint: Callable[[], str] = str) -> Itera
         raise OperatorError(f"{prefix}: {reason}{hint()}") from None
 
 
+def find_unavailability(error: BaseException) -> Exception | None:
+    """Return the first error behind `error` that says that the database is unavailable, or None.
+
+    What fails on a lost connection afterwards, such as the end of its transaction, may hide that error.
+    """
+    members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    hidden = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    for other in (hidden, *members):
+        if other is not None and (found := find_unavailability(other)) is not None:
+            return found
+    return error if isinstance(error, UNAVAILABLE) else None
+
+
 def describe_unavailability(error: Exception) -> str:
     """Return one line that says why the database is unavailable, without any value of a statement."""
     if isinstance(error, DatabaseUnavailableError):
