@@ -45,7 +45,7 @@ REGENERATE = "WRITE_OPENAPI_SNAPSHOT=1 .venv/bin/pytest -n0 tests/contract/test_
 
 FINDING = "/api/v1/findings/{finding_id}"
 SCAN = "/api/v1/scans/{scan_id}"
-EVERYWHERE = {"200", "400", "401", "403", "405", "429", "500"}
+EVERYWHERE = {"200", "400", "401", "403", "405", "429", "500", "503"}
 LISTED = EVERYWHERE | {"422"}
 LOOKED_UP = LISTED | {"404"}
 CHANGED = LOOKED_UP | {"503"}

@@ -25,6 +25,7 @@ from outcrop.services import targets as target_service
 from outcrop.services.pipeline import plan
 from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext
 from outcrop.services.pipeline.enqueue import enqueue_source, start_run
+from outcrop.services.pipeline.fence import hold_source
 from outcrop.services.pipeline.maintenance import (
     mark_stale,
     requeue_stalled_jobs,
@@ -582,3 +583,80 @@ def test_a_hundred_running_runs_of_a_thousand_sources_each_are_summed_correctly_
         assert (run["findings_new"], run["findings_seen"], run["findings_resolved"]) == (1_000, 2_000, 3_000)
     assert page["data"] == sorted(page["data"], key=lambda run: str(run["created_at"]), reverse=True)
     assert seconds < 2, seconds
+
+
+# --- runs without a heartbeat
+
+
+def age_heartbeat(backend: Backend, scan_id: UUID, seconds: int) -> None:
+    """Set the last heartbeat of a run back by the database's clock."""
+    backend.sql(
+        "UPDATE scans SET heartbeat_at = clock_timestamp() - make_interval(secs => %s) WHERE id = %s",
+        seconds,
+        scan_id,
+    )
+
+
+def shown_statuses(tenant: Tenant, scan_id: UUID) -> set[str]:
+    """Return the status of a run as the API shows it, alone and in the list."""
+    (listed,) = tenant.get("/scans").json()["data"]
+    return {listed["status"], tenant.get(f"/scans/{scan_id}").json()["data"]["status"]}
+
+
+async def save_heartbeats(context: RunContext) -> int:
+    async with context.pool.connection() as db:
+        return await scans.save_heartbeats_of_queued(db)
+
+
+@pytest.mark.parametrize("foreground", [None, 7])
+def test_a_run_without_a_heartbeat_is_interrupted_until_a_worker_takes_it(
+    backend: Backend, tenant: Tenant, foreground: int | None
+) -> None:
+    scan_id = start(backend, tenant, "one", foreground=foreground)
+    backend.sql("UPDATE scans SET status = 'queued' WHERE id = %s", scan_id)
+    age_heartbeat(backend, scan_id, 3600)
+    assert shown_statuses(tenant, scan_id) == {"queued"}, "a run that waits for its first worker has none"
+    account_id = tenant.account.id
+    assert backend.run(lambda db: scans.start_run(db, account_id, scan_id, now=now())) is not None
+    assert shown_statuses(tenant, scan_id) == {"running"}
+    age_heartbeat(backend, scan_id, scans.INTERRUPTED_AFTER - 5)
+    assert shown_statuses(tenant, scan_id) == {"running"}
+    age_heartbeat(backend, scan_id, scans.INTERRUPTED_AFTER + 5)
+    assert shown_statuses(tenant, scan_id) == {"interrupted"}
+    run_all(backend, save_heartbeats)
+    assert shown_statuses(tenant, scan_id) == {"interrupted"}, "a worker is there, but has not taken it"
+    backend.run(lambda db: scans.start_run(db, account_id, scan_id, now=now()))
+    assert shown_statuses(tenant, scan_id) == {"running"}
+    backend.run(lambda db: scans.finish_run(db, account_id, scan_id, now=now(), error="a test"))
+    age_heartbeat(backend, scan_id, 3600)
+    assert shown_statuses(tenant, scan_id) == {"failed"}
+
+
+def test_a_run_whose_jobs_wait_for_a_busy_worker_stays_running(backend: Backend, tenant: Tenant) -> None:
+    scan_id = start(backend, tenant, "one")
+    backend.run(lambda db: scans.start_run(db, tenant.account.id, scan_id, now=now()))
+    age_heartbeat(backend, scan_id, scans.INTERRUPTED_AFTER - 10)
+    assert sum(run_all(backend, *[save_heartbeats] * 3)) == 1
+    ((age,),) = backend.sql(
+        "SELECT extract(epoch FROM clock_timestamp() - heartbeat_at) FROM scans WHERE id = %s", scan_id
+    )
+    assert age < scans.INTERRUPTED_AFTER - 10
+    assert sum(run_all(backend, save_heartbeats)) == 0, "it was saved a moment ago"
+    backend.run(lambda db: scans.save_heartbeat(db, tenant.account.id, scan_id))
+
+
+def test_the_scan_of_a_source_sends_heartbeats_of_its_run(backend: Backend, tenant: Tenant) -> None:
+    scan_id = start(backend, tenant, "one")
+    backend.run(lambda db: scans.start_run(db, tenant.account.id, scan_id, now=now()))
+    age_heartbeat(backend, scan_id, 3600)
+
+    async def hold(context: RunContext) -> None:
+        cast("Any", context).source_timeout = 0.5
+        async with hold_source(context, tenant.account.id, scan_id, "one"):
+            for _ in range(600):
+                if tenant.get(f"/scans/{scan_id}").json()["data"]["status"] == "running":
+                    return
+                await asyncio.sleep(0.1)
+
+    run_all(backend, hold, hold)  # one waits for the other; each needs a connection of the pool
+    assert shown_statuses(tenant, scan_id) == {"running"}
