@@ -29,11 +29,11 @@ class Connection:
         self.transport: asyncio.Transport | None = None
 
     def set_waiting(self, *, waiting: bool) -> None:
-        """Say whether the connection waits for a request head. Then it may be closed in favour of others."""
+        """Report whether the connection waits for a request head. Then others may take its place."""
         self._limits.set_waiting(self, waiting=waiting)
 
     def closed(self) -> None:
-        """Say that the connection is closed."""
+        """Report that the connection is closed."""
         self._limits.remove(self)
 
     def abort(self) -> None:
@@ -47,8 +47,8 @@ class Connection:
 class ConnectionLimits:
     """The open connections of a process by address.
 
-    An address that has too many loses the one that has waited longest for a request head. So whoever sends
-    requests is served, also behind an address that holds idle connections.
+    An address that has too many loses the one that has waited longest for a request head. So a client
+    that sends requests is served, also behind an address that holds idle connections.
     """
 
     def __init__(self, descriptors: int, exempt: Sequence[str]) -> None:
