@@ -301,7 +301,7 @@ def test_due_targets_of_all_accounts_are_selected(backend: Backend, account: Acc
 
 def due(backend: Backend, now: datetime, *accounts: Account) -> list[tuple[int, UUID]]:
     """Return the due targets of these accounts; other tests may have left targets of others."""
-    selected = backend.run(lambda db: targets.lock_due(db, now))
+    selected = backend.run(lambda db: targets.lock_due(db, now, limit=1_000))
     return [(owner, target.id) for owner, target in selected if owner in {account.id for account in accounts}]
 
 
@@ -320,8 +320,8 @@ def test_a_due_target_that_one_scheduler_has_locked_is_skipped_by_another(
             second_db.transaction(),
         ):
             return (
-                await targets.lock_due(first_db, NOW),
-                await asyncio.wait_for(targets.lock_due(second_db, NOW), 5),
+                await targets.lock_due(first_db, NOW, limit=1_000),
+                await asyncio.wait_for(targets.lock_due(second_db, NOW, limit=1_000), 5),
             )
 
     first, second = asyncio.run(main())

@@ -10,36 +10,47 @@ from outcrop.services.pipeline.context import ACTOR, RunContext
 from outcrop.services.pipeline.enqueue import enqueue_source, start_run
 from outcrop.services.pipeline.plan import end_run
 from outcrop.store import audit
-from outcrop.store.db import current_time
+from outcrop.store.db import Connection, current_time
 from outcrop.store.findings import table
 from outcrop.store.runs import jobs, scans, source_locks, sources, targets
 
 ERASE_AFTER = timedelta(days=30)  # from when the finding was closed
 _ERASE_BATCH_SIZE = 1000  # credentials that one transaction erases
+_START_BATCH_SIZE = 20  # due targets that one transaction starts; a worker begins with them after its commit
 
 
 async def start_due_runs(context: RunContext) -> int:
     """Start a run of each target that is due, and set the target's next time; return how many were started.
 
-    A target with an unfinished run gets no second one. Several workers may call this at the same time.
+    A target with an unfinished run gets no second one. Several workers may call this at the same time. Each
+    batch is committed, so that the first runs do not wait for the last ones.
     """
     started = 0
-    async with context.pool.connection() as db, db.transaction():
-        moment = await current_time(db)
-        for account_id, target in await targets.lock_due(db, moment):
-            if not await scans.has_unfinished_run(db, account_id, target.id):
-                await start_run(
-                    db,
-                    account_id,
-                    target.spec,
-                    trigger=Trigger.SCHEDULE,
-                    target_id=target.id,
-                    by=Trigger.SCHEDULE,
-                    moment=moment,
-                )
-                started += 1
-            await targets.update_next_run(db, account_id, target.id, _next_run_at(target, moment))
-    return started
+    while True:
+        async with context.pool.connection() as db, db.transaction():
+            moment = await current_time(db)
+            due = await targets.lock_due(db, moment, limit=_START_BATCH_SIZE)
+            for account_id, target in due:
+                started += await _start_if_none_runs(db, account_id, target, moment)
+                await targets.update_next_run(db, account_id, target.id, _next_run_at(target, moment))
+        if not due:
+            return started
+
+
+async def _start_if_none_runs(db: Connection, account_id: int, target: Target, moment: datetime) -> bool:
+    """Start a run of a target that has no unfinished one; return whether it was started."""
+    if await scans.has_unfinished_run(db, account_id, target.id):
+        return False
+    await start_run(
+        db,
+        account_id,
+        target.spec,
+        trigger=Trigger.SCHEDULE,
+        target_id=target.id,
+        by=Trigger.SCHEDULE,
+        moment=moment,
+    )
+    return True
 
 
 def _next_run_at(target: Target, moment: datetime) -> datetime | None:

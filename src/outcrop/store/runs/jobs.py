@@ -16,6 +16,22 @@ if TYPE_CHECKING:
 
 QUEUE = "outcrop"
 INTERACTIVE_QUEUE = "asked"  # jobs that a person waits for; they must not queue behind runs that take hours
+# Session settings for procrastinate's own statements. Each touches a few jobs, but a plan that was made while the
+# queue was short, or from old statistics, would join the whole queue with itself, or sort it.
+SESSION_OPTIONS = " ".join(
+    f"-c enable_{method}=off" for method in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort")
+)
+# Changes to procrastinate's tables, by the name under which `job_migrations` lists them. Taking a job looks for
+# others with the same lock, for which procrastinate has no index. A queue has many dead rows, and vacuum starts
+# by their number.
+_CHANGES = {
+    "outcrop lock index": """
+        CREATE INDEX outcrop_jobs_lock ON procrastinate_jobs (lock);
+        ALTER TABLE procrastinate_jobs
+            SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+        ALTER TABLE procrastinate_events
+            SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000)"""
+}
 
 
 async def migrate(db: Connection) -> None:
@@ -25,6 +41,14 @@ async def migrate(db: Connection) -> None:
     """
     await db.execute("CREATE TABLE IF NOT EXISTS job_migrations (name text PRIMARY KEY)")
     done = {name for (name,) in await (await db.execute("SELECT name FROM job_migrations")).fetchall()}
+    await _migrate_procrastinate(db, done)
+    for name in _CHANGES.keys() - done:
+        await db.execute(_CHANGES[name].encode())
+        await db.execute("INSERT INTO job_migrations VALUES (%s)", [name])
+
+
+async def _migrate_procrastinate(db: Connection, done: set[str]) -> None:
+    """Run procrastinate's scripts that are not in `done`, or create its tables if `done` is empty."""
     if (installed := f"procrastinate {version('procrastinate')}") in done:
         return
     from procrastinate.schema import SchemaManager  # noqa: PLC0415

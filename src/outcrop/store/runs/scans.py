@@ -21,24 +21,25 @@ INTERRUPTED_AFTER = 60  # seconds without a heartbeat after which a running run 
 _HEARTBEAT_INTERVAL = 5  # seconds; an earlier heartbeat is not written
 _MAX_GAPS = 1_000  # gaps that a run lists; one more gap counts the rest
 
-# An unfinished run shows the sums of its sources at this moment; a finished one has sums of its own.
+# Sources that have begun and not ended: a few, found by the index `scan_sources_begun`.
+_BEGUN = """(status = 'running' OR (status = 'queued'
+             AND (progress <> '{}' OR findings_new + findings_seen + findings_resolved > 0)))"""
 _SUMS = ", ".join(f"coalesce(sum((progress ->> '{name}')::bigint), 0) AS {name}" for name in COUNTERS)
-_LIVE = ", ".join(f"'{name}', p.{name}" for name in COUNTERS)
+_LIVE = ", ".join(f"'{name}', coalesce((s.progress ->> '{name}')::bigint, 0) + p.{name}" for name in COUNTERS)
 _HAS_HEARTBEAT = f"""
     coalesce(heartbeat_at > clock_timestamp() - interval '{INTERRUPTED_AFTER} s', true)"""
+# A run has the sums of its ended sources. An unfinished one shows the counts of begun sources as well.
 _SELECT = f"""
     SELECT id, type, CASE WHEN status = 'running' AND NOT {_HAS_HEARTBEAT} THEN 'interrupted' ELSE status END,
            trigger, target, created_at, started_at, finished_at,
-           CASE WHEN finished_at IS NULL AND p.n > 0 THEN jsonb_build_object({_LIVE}) ELSE s.progress END,
-           CASE WHEN finished_at IS NULL AND p.n > 0 THEN p.new ELSE s.findings_new END,
-           CASE WHEN finished_at IS NULL AND p.n > 0 THEN p.seen ELSE s.findings_seen END,
-           CASE WHEN finished_at IS NULL AND p.n > 0 THEN p.resolved ELSE s.findings_resolved END,
+           CASE WHEN finished_at IS NULL THEN jsonb_build_object({_LIVE}) ELSE s.progress END,
+           s.findings_new + p.new, s.findings_seen + p.seen, s.findings_resolved + p.resolved,
            coverage_gaps, error, waiting
-    FROM scans s LEFT JOIN LATERAL (
-        SELECT count(*) AS n, sum(findings_new) AS new, sum(findings_seen) AS seen,
-               sum(findings_resolved) AS resolved, {_SUMS}
+    FROM scans s CROSS JOIN LATERAL (
+        SELECT coalesce(sum(findings_new), 0) AS new, coalesce(sum(findings_seen), 0) AS seen,
+               coalesce(sum(findings_resolved), 0) AS resolved, {_SUMS}
         FROM scan_sources q
-        WHERE s.finished_at IS NULL AND q.account_id = s.account_id AND q.scan_id = s.id) p ON true
+        WHERE s.finished_at IS NULL AND q.account_id = s.account_id AND q.scan_id = s.id AND {_BEGUN}) p
 """
 
 
@@ -145,13 +146,12 @@ def encode_gaps(gaps: Sequence[Gap]) -> Jsonb:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedRun:
-    """A run that has not ended: its target, as it was at the start, and the number of its sources."""
+    """A run that has not ended, and its target as it was at the start."""
 
     status: ScanStatus
     trigger: Trigger
     target_id: UUID | None
     spec: dict[str, Any]
-    sources: int
 
 
 async def start_run(db: Connection, account_id: int, scan_id: UUID, *, now: datetime) -> UnfinishedRun | None:
@@ -160,13 +160,11 @@ async def start_run(db: Connection, account_id: int, scan_id: UUID, *, now: date
         """UPDATE scans SET status = 'running', started_at = coalesce(started_at, %s),
                             heartbeat_at = clock_timestamp()
            WHERE account_id = %s AND id = %s AND finished_at IS NULL
-           RETURNING status, trigger, target_id, spec,
-                     (SELECT count(*) FROM scan_sources q
-                      WHERE q.account_id = scans.account_id AND q.scan_id = scans.id)""",
+           RETURNING status, trigger, target_id, spec""",
         [now, account_id, scan_id],
     )
     row = await cursor.fetchone()
-    return None if row is None else UnfinishedRun(ScanStatus(row[0]), Trigger(row[1]), row[2], row[3], row[4])
+    return None if row is None else UnfinishedRun(ScanStatus(row[0]), Trigger(row[1]), row[2], row[3])
 
 
 async def save_heartbeat(db: Connection, account_id: int, scan_id: UUID) -> None:
@@ -279,12 +277,12 @@ async def finish_run(
     """Finish a run whose sources have all ended; return its result; None if it goes on or had ended.
 
     With `error` the run is finished in any case and has failed. Otherwise it has failed if the plan or a
-    source failed and no source was scanned to its end.
+    source failed and no source was scanned to its end. The sources are summed up only at the end of the run.
     """
     cursor = await db.execute(
         """SELECT coverage_gaps FROM scans WHERE account_id = %s AND id = %s AND finished_at IS NULL
-           FOR UPDATE""",
-        [account_id, scan_id],
+             AND (open_sources = 0 OR %s) FOR UPDATE""",
+        [account_id, scan_id, error is not None],
     )
     if (run := await cursor.fetchone()) is None:
         return None

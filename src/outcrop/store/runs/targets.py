@@ -72,16 +72,16 @@ async def delete(db: Connection, account_id: int, target_id: UUID) -> Target | N
     return None if row is None else _build_target(row)
 
 
-async def lock_due(db: Connection, now: datetime) -> list[tuple[int, Target]]:
-    """Lock the targets of all accounts that are due; return (account id, target), the longest due first.
+async def lock_due(db: Connection, now: datetime, *, limit: int) -> list[tuple[int, Target]]:
+    """Lock due targets of all accounts, at most `limit`; return (account id, target), the longest due first.
 
     Targets that another scheduler has locked are skipped. The scheduler serves all accounts and shows no
     account the targets of another.
     """
     cursor = await db.execute(
         f"""SELECT account_id, {_TARGET} FROM targets WHERE next_run_at <= %s
-            ORDER BY next_run_at, id FOR UPDATE SKIP LOCKED""".encode(),
-        [now],
+            ORDER BY next_run_at, id LIMIT %s FOR UPDATE SKIP LOCKED""".encode(),
+        [now, limit],
     )
     return [(row[0], _build_target(row[1:])) for row in await cursor.fetchall()]
 
