@@ -557,7 +557,9 @@ def test_a_source_scanned_twice_in_one_run_counts_once(pipeline: Pipeline, accou
         "UPDATE scan_sources SET status = 'running' WHERE account_id = %s AND source = %s", account.id, source
     )
     pipeline.sql(
-        "UPDATE scans SET finished_at = NULL, status = 'interrupted' WHERE account_id = %s AND id = %s",
+        """UPDATE scans SET finished_at = NULL, status = 'interrupted', open_sources = 1, findings_new = 0,
+                            findings_seen = 0, findings_resolved = 0
+           WHERE account_id = %s AND id = %s""",
         account.id,
         run_id,
     )

@@ -111,34 +111,37 @@ async def upsert_batch(db: Connection, account_id: int, records: Sequence[Findin
     cursor = db.cursor()
     await _copy_records(cursor, records)
     if any(record.keep_first_seen or record.keep_last_seen for record in records):
+        # A subquery per row, which cannot become a join with all findings.
         await cursor.execute(
-            """UPDATE batch b
-               SET first_seen_at = CASE WHEN keep_first_seen THEN f.first_seen_at ELSE b.first_seen_at END,
-                   last_seen_at = CASE WHEN keep_last_seen THEN f.last_seen_at ELSE b.last_seen_at END
-               FROM findings f WHERE f.account_id = %s AND f.id = b.id""",
+            f"""UPDATE batch b SET (first_seen_at, last_seen_at) = (
+                    SELECT coalesce(min(f.first_seen_at) FILTER (WHERE b.keep_first_seen), b.first_seen_at),
+                           coalesce(min(f.last_seen_at) FILTER (WHERE b.keep_last_seen), b.last_seen_at)
+                    FROM findings f WHERE {rows.OF_ACCOUNT} AND f.id = b.id)""".encode(),
             [account_id],
         )
+    # The search texts are joined with the rows that were just written, and not with all findings.
     await cursor.execute(
         sql.SQL("""
-            INSERT INTO findings AS f (account_id, sighted_at, {columns})
-            SELECT %s, clock_timestamp(), {columns} FROM batch
-            ON CONFLICT (account_id, id) DO UPDATE SET sighted_at = excluded.sighted_at, {assignments}
-            RETURNING (xmax = 0)""").format(
+            WITH written AS (
+                INSERT INTO findings AS f (account_id, sighted_at, {columns})
+                SELECT %s, clock_timestamp(), {columns} FROM batch
+                ON CONFLICT (account_id, id) DO UPDATE SET sighted_at = excluded.sighted_at, {assignments}
+                RETURNING id, facet, composite_score, first_seen_at, xmax = 0 AS is_new),
+            searched AS (
+                INSERT INTO finding_search AS s
+                SELECT %s, id, b.search_text, w.facet, w.composite_score, w.first_seen_at
+                FROM written w JOIN batch b USING (id)
+                ON CONFLICT (account_id, id) DO UPDATE SET text = excluded.text
+                WHERE s.text <> excluded.text)
+            SELECT count(*) FROM written WHERE is_new""").format(
             columns=_join_identifiers(_COLUMNS),
             assignments=sql.SQL(", ").join(_build_assignment(name) for name in _COLUMNS if name != "id"),
         ),
-        [account_id],
+        [account_id, account_id],
     )
-    new = sum(1 for (inserted,) in await cursor.fetchall() if inserted)
-    await cursor.execute(
-        """INSERT INTO finding_search AS s
-           SELECT account_id, f.id, b.search_text, f.facet, f.composite_score, f.first_seen_at
-           FROM batch b JOIN findings f ON f.account_id = %s AND f.id = b.id
-           ON CONFLICT (account_id, id) DO UPDATE SET text = excluded.text WHERE s.text <> excluded.text""",
-        [account_id],
-    )
+    row = await cursor.fetchone()
     await cursor.execute("TRUNCATE batch")
-    return new
+    return int(row[0]) if row else 0
 
 
 async def select_records(
@@ -150,7 +153,7 @@ async def select_records(
     """
     cursor = await db.execute(
         f"""SELECT fingerprint, commit_id, score_detail, {rows.COLUMNS} FROM findings
-            WHERE account_id = %s AND id = ANY(%s) ORDER BY id
+            WHERE {rows.OF_ACCOUNT} AND {rows.one_of("id")} ORDER BY id
             {"FOR NO KEY UPDATE" if lock else ""}""".encode(),
         [account_id, list(ids)],
     )

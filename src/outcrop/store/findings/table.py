@@ -15,7 +15,7 @@ from outcrop.store.findings import rows
 async def select(db: Connection, account_id: int, finding_id: UUID) -> Finding | None:
     """Return one finding of the account."""
     cursor = await db.execute(
-        f"SELECT {rows.COLUMNS} FROM findings WHERE account_id = %s AND id = %s".encode(),
+        f"SELECT {rows.COLUMNS} FROM findings WHERE {rows.BY_ID}".encode(),
         [account_id, finding_id],
     )
     row = await cursor.fetchone()
@@ -27,7 +27,7 @@ async def lock_with_secret(
 ) -> tuple[Finding, bytes | None] | None:
     """Lock a finding for an update; return the finding and its encrypted credential."""
     cursor = await db.execute(
-        f"""SELECT {rows.COLUMNS}, secret_box FROM findings WHERE account_id = %s AND id = %s
+        f"""SELECT {rows.COLUMNS}, secret_box FROM findings WHERE {rows.BY_ID}
             FOR NO KEY UPDATE""".encode(),
         [account_id, finding_id],
     )
@@ -43,7 +43,7 @@ async def was_sighted_since(
     The time of the sighting is that of the database's clock.
     """
     cursor = await db.execute(
-        "SELECT FROM findings WHERE account_id = %s AND id = %s AND sighted_at >= %s",
+        f"SELECT FROM findings WHERE {rows.BY_ID} AND sighted_at >= %s".encode(),
         [account_id, finding_id, moment],
     )
     return await cursor.fetchone() is not None
@@ -66,7 +66,7 @@ async def select_same_credential(
 async def select_rule(db: Connection, account_id: int, finding_id: UUID) -> str | None:
     """Return the id of the rule that found the finding; None if the finding was imported."""
     cursor = await db.execute(
-        "SELECT rule FROM findings WHERE account_id = %s AND id = %s", [account_id, finding_id]
+        f"SELECT rule FROM findings WHERE {rows.BY_ID}".encode(), [account_id, finding_id]
     )
     row = await cursor.fetchone()
     return None if row is None else row[0]
@@ -77,8 +77,8 @@ async def select_excerpt(
 ) -> tuple[int | None, bytes] | None:
     """Return the finding's line number and its encrypted excerpt; None if it has no excerpt."""
     cursor = await db.execute(
-        """SELECT line_number, excerpt_box FROM findings
-           WHERE account_id = %s AND id = %s AND excerpt_box IS NOT NULL""",
+        f"""SELECT line_number, excerpt_box FROM findings
+            WHERE {rows.BY_ID} AND excerpt_box IS NOT NULL""".encode(),
         [account_id, finding_id],
     )
     return await cursor.fetchone()
@@ -88,9 +88,9 @@ async def update_triage(db: Connection, account_id: int, finding: Finding) -> No
     """Save status, resolution, suppression and current line: what a triage or a run can change."""
     evidence = finding.resolution_evidence
     await db.execute(
-        """UPDATE findings SET status = %s, resolved_at = %s, resolution_note = %s, auto_resolved = %s,
+        f"""UPDATE findings SET status = %s, resolved_at = %s, resolution_note = %s, auto_resolved = %s,
                                resolved_by = %s, suppressed_at = %s, current_line = %s
-           WHERE account_id = %s AND id = %s""",
+            WHERE {rows.BY_ID}""".encode(),
         [
             finding.status,
             finding.resolved_at,
@@ -110,7 +110,7 @@ async def lock_with_score(
 ) -> tuple[Finding, dict[str, Any] | None] | None:
     """Lock a finding for an update; return the finding and the parts of its score."""
     cursor = await db.execute(
-        f"""SELECT {rows.COLUMNS}, score_detail FROM findings WHERE account_id = %s AND id = %s
+        f"""SELECT {rows.COLUMNS}, score_detail FROM findings WHERE {rows.BY_ID}
             FOR NO KEY UPDATE""".encode(),
         [account_id, finding_id],
     )
@@ -123,7 +123,7 @@ async def select_with_score(
 ) -> tuple[Finding, dict[str, Any] | None] | None:
     """Return a finding and the parts of its score."""
     cursor = await db.execute(
-        f"SELECT {rows.COLUMNS}, score_detail FROM findings WHERE account_id = %s AND id = %s".encode(),
+        f"SELECT {rows.COLUMNS}, score_detail FROM findings WHERE {rows.BY_ID}".encode(),
         [account_id, finding_id],
     )
     row = await cursor.fetchone()
@@ -135,9 +135,9 @@ async def update_validation(
 ) -> None:
     """Save verdict and score of a finding: what a validation can change."""
     await db.execute(
-        """UPDATE findings SET validation_status = %s, validation_confidence = %s, validation_detail = %s,
+        f"""UPDATE findings SET validation_status = %s, validation_confidence = %s, validation_detail = %s,
                                composite_score = %s, score_detail = %s
-           WHERE account_id = %s AND id = %s""",
+            WHERE {rows.BY_ID}""".encode(),
         [
             finding.validation_status,
             finding.validation_confidence,
@@ -188,7 +188,8 @@ async def select_ids_by_identity(
 ) -> dict[bytes, UUID]:
     """Return the ids of the findings with these identities, by identity."""
     cursor = await db.execute(
-        "SELECT identity, id FROM findings WHERE account_id = %s AND identity = ANY(%s)",
+        f"""SELECT identity, id FROM findings
+            WHERE {rows.OF_ACCOUNT} AND {rows.one_of("identity", "bytea")}""".encode(),
         [account_id, list(identities)],
     )
     return dict(await cursor.fetchall())
@@ -199,8 +200,8 @@ async def select_secret_boxes(
 ) -> dict[UUID, bytes]:
     """Return the encrypted credentials by finding id; findings that have none are left out."""
     cursor = await db.execute(
-        """SELECT id, secret_box FROM findings
-           WHERE account_id = %s AND id = ANY(%s) AND secret_box IS NOT NULL""",
+        f"""SELECT id, secret_box FROM findings
+            WHERE {rows.OF_ACCOUNT} AND {rows.one_of("id")} AND secret_box IS NOT NULL""".encode(),
         [account_id, list(finding_ids)],
     )
     return dict(await cursor.fetchall())
@@ -211,8 +212,8 @@ async def select_secret_types(
 ) -> dict[bytes, str]:
     """Return the type of each credential that the account has a finding of, by fingerprint."""
     cursor = await db.execute(
-        """SELECT DISTINCT ON (fingerprint) fingerprint, pattern_secret_type FROM findings
-           WHERE account_id = %s AND fingerprint = ANY(%s)""",
+        f"""SELECT DISTINCT ON (fingerprint) fingerprint, pattern_secret_type FROM findings
+            WHERE {rows.OF_ACCOUNT} AND {rows.one_of("fingerprint", "bytea")}""".encode(),
         [account_id, list(fingerprints)],
     )
     return dict(await cursor.fetchall())

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from outcrop.domain.finding import Confidence, Validation
 from outcrop.store.db import Connection, fetch_single_row
+from outcrop.store.findings import rows
 from outcrop.store.locks import AdvisoryLock
 
 NEVER_CHECKED = datetime(1970, 1, 1, tzinfo=UTC)  # the time of a verdict for which no issuer was asked
@@ -133,8 +134,8 @@ async def select_due(
 async def select_credential(db: Connection, account_id: int, finding_id: UUID) -> StoredCredential | None:
     """Return the finding's stored credential; None if none is stored or the finding does not exist."""
     cursor = await db.execute(
-        """SELECT account_id, id, fingerprint, secret_box, rule, pattern_secret_type FROM findings
-           WHERE account_id = %s AND id = %s AND secret_box IS NOT NULL AND fingerprint IS NOT NULL""",
+        f"""SELECT account_id, id, fingerprint, secret_box, rule, pattern_secret_type FROM findings
+            WHERE {rows.BY_ID} AND secret_box IS NOT NULL AND fingerprint IS NOT NULL""".encode(),
         [account_id, finding_id],
     )
     row = await cursor.fetchone()
@@ -155,7 +156,7 @@ async def unlock_revalidation(db: Connection) -> None:
 async def select_finding_ids(db: Connection, account_id: int, fingerprint: bytes) -> list[UUID]:
     """Return the ids of the account's findings that have this credential, in order."""
     cursor = await db.execute(
-        "SELECT id FROM findings WHERE account_id = %s AND fingerprint = %s ORDER BY id",
+        f"SELECT id FROM findings WHERE {rows.OF_ACCOUNT} AND fingerprint = %s ORDER BY id".encode(),
         [account_id, fingerprint],
     )
     return [row[0] for row in await cursor.fetchall()]

@@ -281,7 +281,7 @@ async def finish_run(
     """
     cursor = await db.execute(
         """SELECT coverage_gaps FROM scans WHERE account_id = %s AND id = %s AND finished_at IS NULL
-             AND (open_sources = 0 OR %s) FOR UPDATE""",
+             AND (open_sources <= 0 OR %s) FOR UPDATE""",
         [account_id, scan_id, error is not None],
     )
     if (run := await cursor.fetchone()) is None:

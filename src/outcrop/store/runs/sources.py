@@ -91,7 +91,7 @@ async def select_findings(db: Connection, account_id: int, source: str) -> list[
                    (SELECT coalesce(array_agg(blob), '{{}}') FROM occurrences o
                     WHERE o.account_id = f.account_id AND o.finding_id = f.id),
                    {rows.COLUMNS}
-            FROM findings f WHERE account_id = %s AND source = %s ORDER BY id""".encode(),
+            FROM findings f WHERE {rows.OF_ACCOUNT} AND source = %s ORDER BY id""".encode(),
         [account_id, source],
     )
     return [
@@ -119,14 +119,18 @@ async def set_occurrences(
     if replace:
         ids = [finding_id for finding_id, _ in blobs]
         await db.execute(
-            "DELETE FROM occurrences WHERE account_id = %s AND finding_id = ANY(%s)", [account_id, ids]
+            f"DELETE FROM occurrences WHERE {rows.OF_ACCOUNT} AND {rows.one_of('finding_id')}".encode(),
+            [account_id, ids],
         )
     pairs = [(finding_id, blob) for finding_id, group in blobs for blob in sorted(group)]
+    # The check of the foreign key would look the account up in the statistics, as `rows.OF_ACCOUNT` explains.
+    await db.execute("SET LOCAL plan_cache_mode = force_generic_plan")
     await db.execute(
         """INSERT INTO occurrences (account_id, finding_id, blob)
            SELECT %s, * FROM unnest(%s::uuid[], %s::bytea[]) ON CONFLICT DO NOTHING""",
         [account_id, [finding_id for finding_id, _ in pairs], [blob for _, blob in pairs]],
     )
+    await db.execute("SET LOCAL plan_cache_mode = auto")
 
 
 async def mark_unchanged_seen(
@@ -141,8 +145,8 @@ async def mark_unchanged_seen(
 async def select_auto_resolved(db: Connection, account_id: int, source: str, *, last: UUID) -> list[UUID]:
     """Return the ids of the automatically resolved findings of a source that the run `last` saw."""
     cursor = await db.execute(
-        """SELECT id FROM findings WHERE account_id = %s AND source = %s AND last_scan_id = %s
-             AND status = 'resolved' AND auto_resolved ORDER BY id""",
+        f"""SELECT id FROM findings WHERE {rows.OF_ACCOUNT} AND source = %s AND last_scan_id = %s
+              AND status = 'resolved' AND auto_resolved ORDER BY id""".encode(),
         [account_id, source, last],
     )
     return [finding_id for (finding_id,) in await cursor.fetchall()]
@@ -152,7 +156,7 @@ async def mark_seen(
     db: Connection, account_id: int, finding_ids: Sequence[UUID], *, scan_id: UUID, now: datetime
 ) -> int:
     """Mark findings as seen by this run; return how many it had not seen before."""
-    where, values = "id = ANY(%s) AND last_scan_id IS DISTINCT FROM %s", [list(finding_ids), scan_id]
+    where, values = f"{rows.one_of('id')} AND last_scan_id IS DISTINCT FROM %s", [list(finding_ids), scan_id]
     return await _mark_seen_where(db, account_id, where, values, scan_id=scan_id, now=now)
 
 
@@ -164,7 +168,7 @@ async def _mark_seen_where(
     Stale findings become active again, with an audit line.
     """
     cursor = await db.execute(
-        f"""WITH seen AS (SELECT id, status FROM findings WHERE account_id = %s AND {where}
+        f"""WITH seen AS (SELECT id, status FROM findings WHERE {rows.OF_ACCOUNT} AND {where}
                           ORDER BY id FOR NO KEY UPDATE),
                  reactivated AS (INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
                                  SELECT %s, %s, 'scan', 'finding.seen', id::text, 'ok',
@@ -173,7 +177,7 @@ async def _mark_seen_where(
             UPDATE findings f SET last_seen_at = greatest(last_seen_at, %s), sighted_at = clock_timestamp(),
                                   seen_count = seen_count + 1, last_scan_id = %s,
                                   status = CASE f.status WHEN 'stale' THEN 'active' ELSE f.status END
-            FROM seen WHERE f.account_id = %s AND f.id = seen.id""".encode(),
+            WHERE {rows.OF_ACCOUNT} AND id = ANY(ARRAY(SELECT id FROM seen))""".encode(),
         [account_id, *values, account_id, now, str(scan_id), now, scan_id, account_id],
     )
     return cursor.rowcount
@@ -182,8 +186,8 @@ async def _mark_seen_where(
 async def count_places(db: Connection, account_id: int, fingerprints: Sequence[bytes]) -> dict[bytes, int]:
     """Return the number of findings of each credential, by fingerprint."""
     cursor = await db.execute(
-        """SELECT fingerprint, count(*) FROM findings WHERE account_id = %s AND fingerprint = ANY(%s)
-           GROUP BY 1""",
+        f"""SELECT fingerprint, count(*) FROM findings
+            WHERE {rows.OF_ACCOUNT} AND {rows.one_of("fingerprint", "bytea")} GROUP BY 1""".encode(),
         [account_id, list(fingerprints)],
     )
     return dict(await cursor.fetchall())
@@ -215,7 +219,8 @@ async def lock_findings(
     await lock_recording(db, account_id)
     cursor = await db.execute(
         f"""SELECT identity, last_scan_id, {rows.COLUMNS} FROM findings
-            WHERE account_id = %s AND identity = ANY(%s) ORDER BY id FOR NO KEY UPDATE""".encode(),
+            WHERE {rows.OF_ACCOUNT} AND {rows.one_of("identity", "bytea")}
+            ORDER BY id FOR NO KEY UPDATE""".encode(),
         [account_id, list(identities)],
     )
     return {row[0]: LockedFinding(rows.build_finding(row[2:]), row[1]) for row in await cursor.fetchall()}
