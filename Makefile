@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Without compiled modules, every command that a test starts would compile all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run test test-fast tests test-interop lint style types bench bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
+.PHONY: setup run test test-fast tests test-interop lint style types bench bench-accuracy bench-api bench-import bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
 .DELETE_ON_ERROR:
 
 # Everything is pinned. Without --no-deps, an old pip would install unpinned dependencies of extras.
@@ -58,7 +58,7 @@ test-fast: setup
 test-interop: setup
 	$(BIN)/python -m tests.interop
 
-bench: bench-accuracy bench-api bench-pipeline bench-portal bench-scan bench-validate bench-webhooks
+bench: bench-accuracy bench-api bench-import bench-pipeline bench-portal bench-scan bench-validate bench-webhooks
 
 bench-api: setup
 	$(BIN)/python -m bench.api
@@ -67,6 +67,11 @@ bench-api: setup
 bench-portal: setup
 	$(BIN)/python -m bench.portal $(ARGS)
 
+# ARGS="--findings N --steps N --against FOLDER"
+bench-import: setup
+	$(BIN)/python -m bench.imports $(ARGS)
+
+# ARGS="--repositories N"; from 10,000 on they are empty, and only planning and bookkeeping are measured.
 bench-pipeline: setup
 	$(BIN)/python -m bench.pipeline $(ARGS)
 

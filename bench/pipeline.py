@@ -1,7 +1,8 @@
 """`make bench-pipeline`: runs of an account over many repositories and a site.
 
 They are compared with `outcrop scan`, and with the same run shared by several workers.
-python -m bench.pipeline [--repositories N] [--pages N] [--work DIR]; the repositories are made once.
+python -m bench.pipeline [--repositories N] [--pages N] [--work DIR]; the repositories are made once. From
+10,000 repositories on they are empty, and only the cost of planning and bookkeeping is measured.
 """
 
 import argparse
@@ -19,11 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench import bookkeeping
 from bench.measure import table
 from bench.pipeline_hosts import OWNER
 from bench.process import Run, run
 
 OUTCROP = str(Path(sys.executable).with_name("outcrop"))
+_EMPTY_FROM = 10_000  # repositories; more real ones would take hours to make
 _SHARED_DELAY = 0.05  # seconds before every response of the hosts while workers share a run
 
 
@@ -37,6 +40,9 @@ def main() -> None:
     work = arguments.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     count, pages = arguments.repositories, arguments.pages
+    if count >= _EMPTY_FROM:
+        bookkeeping.measure(work, count)
+        return
     if not arguments.only_shared:
         with _run_hosts(work, count, pages, 0.0) as hosts, _run_service(work, hosts) as service:
             _measure_repositories(service, count)

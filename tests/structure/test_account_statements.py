@@ -42,8 +42,13 @@ OPERATOR = """
 """
 # Statements about the connection or about temporary tables, which hold no rows of an account.
 NO_ROWS = """
+<<<<<<< HEAD
     db.limit_lock_wait db.fetch_single_row disk.find_write_error findings/bulk.open_bulk_import findings/bulk.create_batch_table
     findings/bulk.flush_search_index
+=======
+    db.limit_lock_wait db.fetch_single_row findings/bulk.open_bulk_import findings/bulk.create_batch_table
+    findings/bulk.flush_search_index findings/bulk.discard_plans
+>>>>>>> 13ce0c7 (Add benchmarks of imports and of runs over empty repositories)
 """
 
 

@@ -69,6 +69,7 @@ async def import_findings(
                 new += await bulk.upsert_batch(db, account.id, records)
                 if lines % _FLUSH_INDEX_EVERY < _BATCH_SIZE:
                     await bulk.flush_search_index(db)
+                    await bulk.discard_plans(db)
             finally:
                 await asyncio.wait([next_batch])
             batch = next_batch.result()

@@ -3,7 +3,8 @@
 1. Create the temporary table in the transaction (`create_batch_table`, or `open_bulk_import` for many
    batches).
 2. Write each batch (`upsert_batch`).
-3. During a long import, flush the search index now and then (`flush_search_index`).
+3. During a long import, flush the search index and discard old plans now and then (`flush_search_index`,
+   `discard_plans`).
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -170,6 +171,11 @@ async def flush_search_index(db: Connection) -> None:
     Otherwise the writer that makes the pending list too long has to do it, and that may be a person's triage.
     """
     await db.execute("SELECT gin_clean_pending_list('finding_search_text')")
+
+
+async def discard_plans(db: Connection) -> None:
+    """Discard the plans of this session, also those of triggers: they were made for smaller tables."""
+    await db.execute("DISCARD PLANS")
 
 
 async def _copy_records(cursor: AsyncCursor[Any], records: Sequence[FindingRecord]) -> None:
