@@ -1,7 +1,7 @@
 """Runs over many empty repositories: only the host's list, the plan, the job queue and the database work.
 
-`make bench-pipeline ARGS="--repositories 100000"` prints the cost of a source in a small and in the large run.
-No repository is cloned: the process pool answers at once that a repository is empty.
+`make bench-pipeline ARGS="--repositories 100000"` prints the cost of a source in a small and in the large
+run. No repository is cloned: the process pool answers at once that a repository is empty.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ def measure(work: Path, count: int) -> None:
 
 
 async def _measure_run(folder: Path, size: int) -> tuple[float, float]:
-    """Return the seconds for each source of a run of `size` repositories, and the part until the plan ended."""
+    """Return the seconds for each source of a run of `size` repositories, and those of the plan alone."""
     with github_host(folder, limit=10**9) as hub:
         for number in range(size):
             hub.add_repo(
@@ -98,7 +98,7 @@ async def _time_run(runtime: Runtime, context: RunContext, size: int) -> tuple[f
         )
     stop = asyncio.Event()
     start, planned = time.perf_counter(), 0.0
-    jobs = asyncio.create_task(worker._run_jobs(runtime, context, stop, _DEAD_AFTER))
+    jobs = asyncio.create_task(worker._run_jobs(runtime, context, stop, _DEAD_AFTER))  # noqa: SLF001 - no periodic tasks
     while True:
         await asyncio.sleep(_POLL_SECONDS)
         async with runtime.pool.connection() as db:

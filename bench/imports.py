@@ -1,7 +1,7 @@
 """`make bench-import`: imports into an empty account and into one that has findings, old and new in turns.
 
-python -m bench.imports [--findings N] [--steps N] [--against FOLDER] [--dir DIR]; FOLDER is another checkout of
-this project. Each step imports N findings more into the same account.
+python -m bench.imports [--findings N] [--steps N] [--against FOLDER] [--dir DIR]; FOLDER is another checkout
+of this project. Each step imports N findings more into the same account.
 """
 
 import argparse

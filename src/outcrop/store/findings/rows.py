@@ -26,9 +26,10 @@ def _column_types(field: FindingField) -> dict[str, str]:
 
 COLUMN_TYPES = {name: type_ for field in FINDING_FIELDS for name, type_ in _column_types(field).items()}
 COLUMNS = ", ".join(COLUMN_TYPES)
-# Conditions on the rows of one account: one finding by its id, and some findings by their ids or a column. The
-# planner must see neither the account nor the number of values. The statistics do not know an account that was
-# just filled, so reading all of it would look as cheap as reading a row by its key, and a plan stays cached.
+# Conditions on the rows of one account: one finding by its id, and some findings by their ids or a column.
+# The planner must see neither the account nor the number of values. The statistics do not know an account
+# that was just filled, so reading all of it would look as cheap as reading a row by its key, and plans are
+# cached.
 OF_ACCOUNT = "account_id = (SELECT %s::int)"
 BY_ID = f"{OF_ACCOUNT} AND id = %s"
 

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 QUEUE = "outcrop"
 INTERACTIVE_QUEUE = "asked"  # jobs that a person waits for; they must not queue behind runs that take hours
-# Session settings for procrastinate's own statements. Each touches a few jobs, but a plan that was made while the
-# queue was short, or from old statistics, would join the whole queue with itself, or sort it.
+# Session settings for procrastinate's own statements. Each touches a few jobs, but a plan that was made while
+# the queue was short, or from old statistics, would join the whole queue with itself, or sort it.
 SESSION_OPTIONS = " ".join(
     f"-c enable_{method}=off" for method in ("seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort")
 )
-# Changes to procrastinate's tables, by the name under which `job_migrations` lists them. Taking a job looks for
-# others with the same lock, for which procrastinate has no index. A queue has many dead rows, and vacuum starts
-# by their number.
+# Changes to procrastinate's tables, by the name under which `job_migrations` lists them. Taking a job looks
+# for others with the same lock, for which procrastinate has no index. A queue has many dead rows, so vacuum
+# starts by their number.
 _CHANGES = {
     "outcrop lock index": """
         CREATE INDEX outcrop_jobs_lock ON procrastinate_jobs (lock);
