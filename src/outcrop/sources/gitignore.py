@@ -24,17 +24,19 @@ class IgnorePatterns:
             self._spec = _compile(filter(_is_pattern, lines))
 
     def match(self, path: bytes) -> bool | None:
-        """Return True if the last matching pattern ignores the path, False if that pattern begins with `!`.
+        """Return True if the patterns ignore the path, False if one with `!` includes it again, else None.
 
-        Return None if no pattern matches. The path is relative to the folder of the .gitignore; that of a
-        folder ends with a slash.
+        A pattern matches the path itself or one of its parent folders: `foo` matches `foo/bar`. The last
+        pattern that matches the path itself decides; if there is none, the last one that matches a parent.
+        `path` is relative to the folder of the .gitignore file, and ends with a slash if it is a folder.
         """
         return self._spec.check_file(_decode(path)).include
 
     def ignores(self, path: bytes) -> bool:
-        """Whether the last matching pattern ignores the path itself; its parent folders are not checked.
+        """Whether `match` returns True; False if no pattern matches.
 
-        False if no pattern matches.
+        So a pattern with `!` that matches the path itself has precedence over one that ignores its parent
+        folder. `ignores_path_or_parent` decides as git does.
         """
         return bool(self.match(path))
 

@@ -99,9 +99,9 @@ def hits_at_path(found: ScanResult, path: bytes | None) -> list[tuple[str, Hit]]
     """Return the hits in one file that count at `path`, as (path inside the archive, hit).
 
     The path inside is "" outside archives. Hits of rules that do not apply to files of that path are dropped.
-    If a rule of the others depends on the path, only the best of overlapping hits are kept. Of several hits
-    with the same value in one member one is kept: first choice is a hit without an allow mark, then one of a
-    specific rule, then the first.
+    If the rule of a remaining hit depends on the path, only the best of overlapping hits are kept. Of several
+    hits with the same value in one member one is kept: first choice is a hit without an allow mark, then one
+    of a specific rule, then the first.
     """
     by_member: dict[str, list[Hit]] = {}
     for inner, hit in found.hits:

@@ -136,10 +136,11 @@ def _literals(rules: Sequence[Rule]) -> list[bytes]:
 
 
 def _base64_literals(rules: Sequence[Rule]) -> set[bytes]:
-    """Return the literals of critical rules in base64, in all their alignments.
+    """Return the base64 forms of the literals of critical rules, in all three alignments.
 
-    Encoded in base64 once more, they find values that are encoded twice. With the literals of all rules it
-    would take a tenth longer to compile the Hyperscan database.
+    `base64_forms` adds those of common words such as `password`, and leaves out forms that are too short. The
+    caller encodes the result in base64 once more, to find values that are encoded twice. Only critical rules
+    count: with all rules, the Hyperscan database would take a tenth longer to compile.
     """
     literals = _literals([rule for rule in rules if rule.impact is Impact.CRITICAL])
     return {literal for forms in base64_forms(literals).values() for literal in forms}

@@ -146,7 +146,7 @@ def _compute_version(paths: Sequence[Path], cache: Path | None) -> str:
 
 
 def _hash_contents(files: list[str]) -> str:
-    """Return a hash of the files' contents and the program's version; an unreadable file counts as empty."""
+    """Return a hash of the files' contents and of _VERSION_PREFIX; an unreadable file counts as empty."""
     digest = hashlib.sha256(_VERSION_PREFIX)
     for file in files:
         try:
@@ -158,7 +158,7 @@ def _hash_contents(files: list[str]) -> str:
 
 
 def _hash_stats(files: list[str]) -> str:
-    """Return a hash of the files' paths, sizes, inodes and change times, and of the program's version.
+    """Return a hash of the files' paths, sizes, inodes and change times, and of _VERSION_PREFIX.
 
     It changes if a file does, as no user can set the change time.
     """
@@ -191,9 +191,10 @@ def _write(file: Path, content: bytes) -> None:
 
 
 def _remove_unused(cache: Path, now: float) -> None:
-    """Remove files from the folder `cache` that were not used for MAX_UNUSED, and those of killed processes.
+    """Remove files from the folder `cache` that were not used for MAX_UNUSED.
 
-    `now` is in seconds since 1970. Errors are ignored.
+    Unfinished files are removed after MAX_WRITE_TIME: the process that wrote them was killed. `now` is in
+    seconds since 1970. Errors are ignored.
     """
     for file in cache.glob("rules-*"):
         is_finished = file.suffix in {*_CACHE_SUFFIXES, ".version"}

@@ -130,7 +130,7 @@ def _form_reach(rule: Rule, form: CredentialForm) -> TriggerReach:
 def _join_reaches(reaches: list[TriggerReach]) -> TriggerReach:
     """Return a reach that covers all of `reaches`.
 
-    It has a `line_gap` only if all of them have one, and a `judge` only if there is a single one.
+    It has a `line_gap` only if all of them have one. A `judge` is kept only if `reaches` has one element.
     """
     if len(reaches) == 1:
         return reaches[0]

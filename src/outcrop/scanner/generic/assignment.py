@@ -352,7 +352,7 @@ def _judge_unquoted(
 ) -> Candidate | None:
     """Return the unquoted value from `start` to `end` as a candidate; None if it is no credential.
 
-    A call, an index and the author in `token - @author` are none. `context` has reasons from the text around
+    A call, an index and the author in `token - @author` are no credentials. `context` has reasons from around
     the value. In a sentence (`token is x`) it is replaced by IN_SENTENCE; if a space precedes the value and
     more text follows it, `context` is ignored. The candidate is `bare` if the value may be an expression in
     code.

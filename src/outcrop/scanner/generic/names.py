@@ -110,7 +110,7 @@ _NOT_SECRET = frozenset({"public", "pub", "pubkey", "encrypted", "crypted"})
 
 @lru_cache(maxsize=8_192)
 def find_noun(name: bytes) -> Noun | None:
-    """Return the kind of credential that the value of `name` would be; None if it would be none.
+    """Return the kind of credential that `name` announces for its value; None if it announces none.
 
     `name` is a complete name such as `db.adminPassword` or `IDENTIFIED BY`. Its last noun for a credential
     decides, together with the words beside it: `public_key` and `password_field` are None. The result is
@@ -155,11 +155,11 @@ def _split(name: bytes) -> list[str]:
 
 
 def _adjust(noun: Noun, word: str, before: str, after: str) -> Noun | None:
-    """Return the kind of credential that `word` means between its neighbours; None if it means none.
+    """Return the kind of credential that `word` means between its neighbours; None for no credential.
 
     `noun` is the kind that `word` means alone. `before` and `after` are the words before and after it in the
-    name, or "" at the ends of the name. A word such as `public` before it means none, an action such as
-    `reset` a KEY; `api` before `key` means a SECRET.
+    name, or "" at the ends of the name. After a word such as `public` the result is None, after an action
+    such as `reset` KEY; for `key` after `api` it is SECRET.
     """
     if before in _NO_CREDENTIAL_AFTER or (word == "pass" and after and after not in _AFTER_PASS):
         return None
@@ -172,7 +172,7 @@ def _adjust(noun: Noun, word: str, before: str, after: str) -> Noun | None:
 
 
 def _noun_of_word(word: str) -> Noun | None:
-    """Return the kind of credential that a lower-case word is or ends with (`dbpassword`); None if none.
+    """Return the kind of credential that a lower-case word names or ends with (`dbpassword`), or else None.
 
     A word of four letters may only end with `key`. Words of _NO_NOUNS (`monkey`) have no kind.
     """

@@ -340,8 +340,8 @@ def _extend_prefix(prefix: _Prefix, options: list[_Prefix]) -> list[_Prefix]:
 def _item_prefixes(code: Any, value: Any) -> list[_Prefix]:
     """Return the literal prefixes of one item; [] if it has none.
 
-    It has none if it is a class of more than _MAX_CLASS_PREFIXES bytes, a repetition, or a group that ignores
-    case. `code` and `value` are its opcode and argument.
+    It has none if it is a dot, a negated character, a class of more than _MAX_CLASS_PREFIXES bytes, a
+    repetition, or a group that ignores case. `code` and `value` are its opcode and argument.
     """
     if code == op.LITERAL:
         return [_Prefix(bytes([value]), is_whole=True)]

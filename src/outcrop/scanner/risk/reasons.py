@@ -64,8 +64,8 @@ class ScoreReason:
 def explain_stored_score(detail: Mapping[str, Any] | None, finding: Finding) -> list[ScoreReason]:
     """Return the reasons for the score of a stored finding.
 
-    `detail` is what was stored with the score. If it is None, as for an imported finding that no scan has
-    scored, the only reason is that the score was imported.
+    `detail` is what was stored with the score. It is None for a finding that was imported with its score and
+    that no scan has scored since: then the only reason is that the score was imported.
     """
     if detail is None:
         sentence = "the score was imported, and no scan has computed another"
@@ -135,10 +135,11 @@ def _explain_detection(evidence: Evidence) -> Iterator[str]:
 
 
 def _explain_capability(evidence: Evidence) -> str:
-    """Return which services the credential opens, one with full access first; else why there are none.
+    """Return a sentence about the services that the credential opens.
 
-    Either it opens none of the services that were checked, or it is not known and the impact of its type
-    counts.
+    It names the first service with full access; otherwise the first service, and how many more there are. If
+    the credential is valid and opens none of the services that were checked, it says so. If no services are
+    known, it names the impact of the credential's type.
     """
     if full_access := [label for label in evidence.services if grants_full_access(label)]:
         return f"it opens {full_access[0]}"

@@ -96,7 +96,11 @@ def score(evidence: Evidence) -> Score:
 
 
 def grants_full_access(label: str) -> bool:
-    """Whether the label of a service is one of administration, payments or private data."""
+    """Whether the label of a service has a word that gives it the most points for capability.
+
+    These are words for administration (`aws_admin`), ownership, payments and private data, in lower case and
+    between underscores: `administration` alone is none of them.
+    """
     return _FULL_ACCESS.search(label) is not None
 
 
@@ -106,7 +110,7 @@ def is_test_path(path: str) -> bool:
 
 
 def is_vendored_path(path: str) -> bool:
-    """Whether the path is one of code that was copied from another project."""
+    """Whether the path is one of minified code, or of code that was copied from another project."""
     return _VENDORED_PATH.search(path) is not None
 
 

@@ -118,7 +118,7 @@ def _advice_for_type(secret_type: str, issuer: str | None, *, is_password: bool)
 
 
 def _find_rule_advice(rule_id: str | None, secret_type: str, paths: Sequence[Path]) -> _RuleAdvice | None:
-    """Return the keys of the rule with this id, or else of the first rule of this type; None without such."""
+    """Return the keys of the rule with this id, or else of the first rule of this type; None without both."""
     of_type = None
     for rule, file in _read_candidate_rules(rule_id, secret_type, paths):
         found = _RuleAdvice(

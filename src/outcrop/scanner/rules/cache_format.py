@@ -75,7 +75,7 @@ class LazyRules(Sequence[Rule]):
 
 
 def group_by_trigger(rules: Sequence[Rule]) -> dict[str, list[FormNumber]]:
-    """Return the forms that have each trigger pattern, as rule number and form index.
+    """Return, by trigger pattern, the forms that have it, as rule number and form index.
 
     Several forms can have the same pattern. The order of the patterns is that of the trigger numbers.
     """

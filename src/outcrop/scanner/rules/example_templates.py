@@ -106,9 +106,9 @@ def _evaluate(expression: str, previous: str, rng: random.Random) -> str:
 
 
 def _parse_count(text: str) -> int:
-    """Return the number in a text; raise ValueError if it is none, TemplateError if it is too large.
+    """Return a text as an integer; raise TemplateError if it is more than _MAX_COUNT.
 
-    The largest number is _MAX_COUNT.
+    Raise ValueError if the text is no integer. A negative number is returned as it is.
     """
     if int(text) > _MAX_COUNT:
         raise TemplateError(f"{text} is more than {_MAX_COUNT:,}")

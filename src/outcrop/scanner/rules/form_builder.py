@@ -155,10 +155,15 @@ def make_companion_regex(pattern: str, context: list[str]) -> str:
 
 
 def _expand_shorthand(table: FormTable) -> FormTable:
-    """Return the table with the keys added that its shorthand keys `word` and `value` are short for.
+    """Return the table with full keys added for its shorthand keys `word` and `value`, which it keeps.
 
-    Raise PatternError unless exactly one of `pattern` and `value` is given, if `word` comes with other
-    context, or if a `value` without a prefix has no context at all.
+    `word` adds `context` and `within`; `value` adds `pattern`, `entropy` and `exclude`. Of `entropy`,
+    `exclude` and `within` the table's own value stays. Raise PatternError if
+
+    - not exactly one of `pattern` and `value` is given,
+    - `word` is used together with `context`, `near` or `after`,
+    - a `value` does not begin with a fixed text of three characters, and the table has none of these four,
+    - a `word` is no name, or a `value` is not understood.
     """
     has_context = bool(table.context or table.near or table.after)
     if bool(table.pattern) == bool(table.value):
@@ -218,8 +223,8 @@ def _check_keys(table: FormTable) -> None:
 def _join_regex(pattern: str, context: list[str], gap: int, *, has_boundaries: bool = True) -> _JoinedRegex:
     """Return the regular expression for one of the words `context`, up to `gap` bytes, and a value.
 
-    The value is like `pattern`. A pattern with a group `secret` sets its own boundaries; any other gets them
-    and the group unless `has_boundaries` is false. Raise PatternError if a pattern is wrong.
+    `pattern` matches the value. A pattern with a group `secret` sets its own boundaries; any other gets
+    boundaries and the group unless `has_boundaries` is false. Raise PatternError if a pattern is wrong.
     """
     _check_filled_regex("pattern", pattern)
     for word in context:
@@ -296,9 +301,11 @@ def _choose_trigger(table: FormTable, regex: str) -> FormTrigger:
 
 
 def _words_regex(table: FormTable) -> str | None:
-    """Return a regular expression for the words of `word`, `near` or `after`; None without such words.
+    """Return the trigger's regular expression for the key `word`, `near` or `after`; None without these keys.
 
-    Raise PatternError if a word is wrong.
+    At most one of the keys is given. For `word` the result matches one of the words, and with `tight` also
+    the beginning of a word such as key after it. `near` and `after` have regular expressions: the result
+    matches what one of them matches. Raise PatternError if a `word` is no name, or one of these is wrong.
     """
     if table.word:
         return shorthand.make_trigger_pattern(table.word, tight=table.tight)

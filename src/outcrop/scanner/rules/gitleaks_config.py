@@ -266,7 +266,7 @@ def _file_notes(path: Path, files: Sequence[_ParsedFile], rules: dict[str, _Loca
 
 
 def _rule_notes(rule: _LocatedRule) -> Iterator[str]:
-    """Yield a note if a rule finds nothing since it has no `regex`, or if its key `required` is ignored.
+    """Yield at most one note: the rule finds nothing, as it has no `regex`; or its key `required` is ignored.
 
     Yield nothing for a rule with `skipReport`.
     """

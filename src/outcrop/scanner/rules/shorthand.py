@@ -115,8 +115,8 @@ def _words_and_gap(words: Sequence[str], *, tight: bool) -> str:
 def _word_pattern(word: str) -> str:
     """Return a regular expression for a word; its separators are optional in the text.
 
-    A word of fewer than _MIN_FREE_WORD characters must begin a name. Raise PatternError if the word has other
-    characters than a name.
+    A word must begin a name if its part before the first separator has fewer than _MIN_FREE_WORD characters.
+    Raise PatternError if the word has one character only, or other characters than a name.
     """
     if not re.fullmatch(r"[A-Za-z0-9]+(?:[ ._-]?[A-Za-z0-9]+)*", word) or len(word) < 2:
         raise PatternError(f"word {word!r} is not a name; use context for a pattern")

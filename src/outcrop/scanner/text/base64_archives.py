@@ -57,10 +57,10 @@ def unpack_base64_archives(data: bytes, ends: list[int]) -> Iterator[ArchivedTex
 
 
 def _decode(run: bytes) -> bytes:
-    """Return decoded base64 in the standard or the URL alphabet; b"" if it is invalid.
+    """Return decoded base64 in the standard or the URL alphabet; b"" if it has wrong padding.
 
-    Spaces and line breaks are ignored. The padding `=` may be absent. A single character after the last group
-    of four is dropped.
+    Spaces, line breaks and other characters of no alphabet are skipped. The padding `=` may be absent. A
+    single character after the last group of four is dropped.
     """
     text = run.translate(_STANDARD_ALPHABET, _SPACE)
     try:

@@ -325,9 +325,10 @@ def _find_line_after(data: bytes, stop: int) -> tuple[int, int] | None:
 
 
 def _decode_base64(text: bytes) -> bytes:
-    """Return decoded base64 in the standard or the URL alphabet; b"" if it is invalid.
+    """Return decoded base64 in the standard or the URL alphabet; b"" if it has wrong padding.
 
-    The padding `=` may be absent. A single character after the last group of four is dropped.
+    The padding `=` may be absent. A single character after the last group of four is dropped. Characters of
+    no alphabet are skipped; callers pass none.
     """
     text = text.translate(_STANDARD_ALPHABET)
     if len(text) % 4 == 1:

@@ -187,7 +187,11 @@ async def _count_all_as_seen(context: RunContext, key: SourceKey, last: SourceCh
 async def _save_scan(
     context: RunContext, key: SourceKey, source: ScanSource, rules_id: str, result: JobResult
 ) -> None:
-    """Save the checkpoint of this scan (change marker, rules, tips) for the next scan to continue."""
+    """Save the checkpoint of this scan, from which the next scan continues.
+
+    It has a digest of the source's description with the host's change marker (or else the digest of the
+    refs), the rules, the tips, the id of the run and the release of this program.
+    """
     marker = source.changed or result.refs_digest
     changed = marker and f"{_description_digest(source)} {marker}"
     state = SourceCheckpoint(changed, rules_id, result.tips, key.scan_id, context.release)

@@ -390,7 +390,8 @@ async def reopen_finding(context: RunContext, key: SourceKey, finding_id: UUID) 
 async def resolve_finding(context: RunContext, key: SourceKey, finding_id: UUID) -> None:
     """Resolve a finding whose credential is confirmed to be gone, write its event and count it as resolved.
 
-    Do nothing if the finding does not exist or is neither active nor stale.
+    Do nothing if the finding does not exist, is neither active nor stale, or if a scan or a report has seen
+    its credential since this scan began.
     """
     async with write_transaction(context, key) as (db, moment):
         if await table.was_sighted_since(db, key.account_id, finding_id, key.started_at):

@@ -61,9 +61,10 @@ async def _check_all_due(context: ValidationContext) -> int:
 
 
 async def _check_batch(context: ValidationContext, batch: Sequence[DueCredential]) -> int:
-    """Check a batch of stored credentials and store the verdicts with their findings; return how many.
+    """Check a batch of stored credentials; return how many were checked.
 
-    A credential whose rule no longer exists is skipped and not counted.
+    Each verdict is stored with all findings of its credential. A credential whose rule no longer exists is
+    skipped and not counted.
     """
     opened = [
         (stored, credential)
@@ -102,7 +103,7 @@ def _open_credential(context: ValidationContext, stored: StoredCredential) -> Cr
 async def run_requested_validation(
     context: ValidationContext, account_id: int, finding_id: UUID, *, by: str
 ) -> None:
-    """Check a finding's credential for the user `by`, and store the verdict with its findings.
+    """Check a finding's credential for the user `by`; store the verdict with all findings of the credential.
 
     An OutcropError is not raised: its reason is written to the audit trail.
     """

@@ -108,7 +108,7 @@ def to_stored_verdict(verdict: Verdict, moment: datetime) -> StoredVerdict:
 
 
 def with_verdict(finding: Finding, verdict: StoredVerdict) -> Finding:
-    """Return a copy of the finding with the status, services and reason of a verdict on its credential.
+    """Return a copy of the finding with status, confidence, services and reason of its credential's verdict.
 
     The time of the check is not changed by an `unvalidated` verdict.
     """

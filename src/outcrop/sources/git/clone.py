@@ -160,8 +160,9 @@ def _run(
 ) -> bytes:
     """Run git with these arguments and additional settings in the folder `work`; return its output.
 
-    Raise OperatorError with the address of `remote` and git's reason if git fails. Kill git and raise
-    OperatorError after _TIMEOUT seconds.
+    Raise OperatorError with the address of `remote` and git's reason if git fails. If git `connects` to the
+    remote, also raise it if the answer is not that of a git host. Kill git and raise OperatorError after
+    _TIMEOUT seconds.
     """
     process = subprocess.Popen(
         ["git", *arguments],

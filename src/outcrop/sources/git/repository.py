@@ -201,8 +201,9 @@ def _find_object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
 def parse_alternates(raw: bytes) -> list[bytes]:
     """Return the folders in an `objects/info/alternates` file with the content `raw`, as git reads it.
 
-    Each line is a folder or a comment (`#`); empty lines are skipped. A folder may be quoted: then its
-    escapes are decoded, and the one character behind the closing quote is skipped.
+    Each line is a folder or a comment (`#`); empty lines are skipped. Escapes in a quoted folder are decoded.
+    The character behind its closing quote, usually the line break, is skipped, whatever it is: what follows
+    is the next folder. A quoted folder with a wrong escape or without an end is read as if it had no quotes.
     """
     folders = []
     at = 0

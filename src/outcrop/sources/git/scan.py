@@ -61,9 +61,9 @@ class GitScan:
 def scan_history(scan: GitScan) -> ScanOutcome:
     """Scan all blobs and messages of a repository; attribute each hit to the oldest commit that has it.
 
-    With a cache, scan only new objects and those that had hits; if objects and refs are unchanged, take paths
-    and commits from the cache. If not, save the cache. Hits in objects that no ref reaches are reported too.
-    `scan.progress` is called with the outcome so far.
+    With a cache, scan only new objects and those that had hits. If objects and refs are unchanged, take paths
+    and commits from the cache; if they have changed, save the cache. Hits in objects that no ref reaches are
+    reported too. `scan.progress` is called with the outcome so far.
     """
     outcome = ScanOutcome()
     repository = scan.repository

@@ -85,7 +85,7 @@ class ProcessPool:
         self._children.discard(child)
 
     def close(self) -> None:
-        """Kill all children; jobs that still run fail."""
+        """Kill all children and the processes that they started; jobs that still run fail."""
         for child in self._children:
             child.kill()
 

@@ -276,9 +276,9 @@ class _Crawler:
     def _is_gap(self, entry: FrontierEntry, status: int) -> bool:
         """Whether a failure status for an entry is a gap.
 
-        It always is for the start and for scripts that should exist. For source maps and for URLs that need
-        not exist it is one from 500 on. For others it is one unless the status is 404 or 410; never for leak
-        paths.
+        For the start and for scripts that should exist, every failure status is a gap. For source maps and
+        for URLs that need not exist, only a status from 500 on is a gap. For leak paths none is. For all
+        others, every status but 404 and 410 is a gap.
         """
         if entry.url == self._start or (entry.kind is WebLinkKind.SCRIPT and entry.expected):
             return True
@@ -348,8 +348,8 @@ class _Crawler:
     async def _add_leak_paths(self) -> list[Resource]:
         """Request a random path to learn how the site answers for missing files, then add the leak paths.
 
-        The response is stored in `_probe`, and the leak paths are added to the frontier. If the request
-        fails, report a gap and add nothing. Return [].
+        The path and its response are stored in `_probe`; if it redirects, a made-up response with status 404
+        takes the place of the redirect. If the request fails, report a gap and add nothing. Return [].
         """
         path = f"/{token_hex(8)}.txt"
         try:
@@ -367,9 +367,9 @@ class _Crawler:
 
 
 def _gunzip(body: bytes, max_bytes: int) -> bytes:
-    """Return a body that is a gzip file decompressed, up to `max_bytes`; return another body unchanged.
+    """Decompress a gzip file, up to `max_bytes`; return a body that is no gzip file unchanged.
 
-    Return b"" if the gzip file is damaged.
+    Of a gzip file that is cut off, the beginning is returned; for a damaged one b"".
     """
     if not body.startswith(b"\x1f\x8b"):
         return body

@@ -99,10 +99,10 @@ def _attribute(node: LexborNode, name: str) -> str:
 
 
 def _link(reference: str, base: str, kind: WebLinkKind, *, expected: bool = True) -> Iterator[WebLink]:
-    """Yield the link to a reference; nothing if it is no http URL, or leads to an image or the like.
+    """Yield the link to a reference; nothing if it is blank, no http URL, or leads to an image or the like.
 
-    The reference is resolved against the URL `base`. The link is a SCRIPT if it has the extension of one,
-    otherwise of this kind. `expected` means that the target should exist.
+    The reference is resolved against the URL `base`. The kind of the link is SCRIPT if the URL has the
+    extension of a script, otherwise `kind`. `expected` means that the target should exist.
     """
     url = normalise_url(reference, base) if reference.strip() else None
     if url and not is_skipped_url(url):
@@ -181,7 +181,7 @@ def _document_links(tree: LexborHTMLParser, base: str) -> Iterator[WebLink]:
 def xml_links(body: bytes, url: str) -> list[WebLink]:
     """Return the pages that a feed or a sitemap at `url` links to, each once.
 
-    Only the first MAX_LINKS references are read.
+    Only the first MAX_LINKS references are read. Images and the like, and sign-out pages, are left out.
     """
     hrefs = [match[1] or match[2] for match in _FEED_LINK.finditer(body)]
     return _page_links([*_sitemap_locations(body), *hrefs], url)
@@ -191,7 +191,8 @@ def sitemap_links(body: bytes, url: str) -> tuple[list[str], list[str]]:
     """Return the URLs of pages, and the URLs of further sitemaps, that the sitemap at `url` lists.
 
     The sitemap is XML or a plain list of URLs. At least one of the two results is empty: a sitemap index
-    lists sitemaps only. Each URL is returned once.
+    lists sitemaps only. Each URL is returned once. Only the first MAX_LINKS references are read; URLs of
+    images and the like, and of sign-out pages, are left out.
     """
     if b"<" not in body[:_TEXT_SITEMAP_HEAD]:
         urls = [word for word in body.split() if word.lower().startswith((b"http://", b"https://"))]
@@ -208,7 +209,7 @@ def _sitemap_locations(body: bytes) -> list[bytes]:
 def _page_links(references: list[bytes], base: str) -> list[WebLink]:
     """Return the links to pages that these references of a document name, relative to `base`, each once.
 
-    Only the first MAX_LINKS references are read.
+    Only the first MAX_LINKS references are read. Images and the like, and sign-out pages, are left out.
     """
     found = (
         link

@@ -88,7 +88,7 @@ _CHINA = _Partition("AWS China", "cn-north-1", suffix="amazonaws.com.cn")
 async def check_aws_key(
     attempt: Attempt, *, signature_retry_delay: float = _SIGNATURE_RETRY_DELAY
 ) -> Verdict:
-    """Ask STS for the owner of an AWS access key; return the verdict, for a valid key with its services.
+    """Ask STS for the owner of an AWS access key and return the verdict; a valid one has the services found.
 
     Return `unvalidated` if a part of the key was not found, `unreachable` if there is no response. A
     signature that AWS refuses is sent once more after `signature_retry_delay` seconds. A valid verdict is

@@ -13,10 +13,11 @@ from outcrop.validation.verdict import Verdict, unreachable, unvalidated, with_s
 
 
 async def check_over_http(attempt: Attempt) -> Verdict:
-    """Send the check's request; return the verdict, for a valid credential with its services.
+    """Send the request of the attempt's check and return the verdict; a valid one has the services found.
 
-    Return `unvalidated` if the request cannot be filled or its host is not the issuer's, `unreachable` if
-    there is no response. A valid verdict is stored in `attempt.proven` before services are requested.
+    Return `unvalidated` if a value that the request needs is missing or not allowed in its position, or if
+    the host is not the issuer's; `unreachable` if there is no response. If the check has capabilities, a
+    valid verdict is stored in `attempt.proven` before services are requested.
     """
     check = attempt.check
     allowed_hosts = () if check.given_host else tuple(check.hosts)

@@ -103,8 +103,9 @@ class _LoginState:
 async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
     """Log in to PostgreSQL, with TLS if the server offers it, and return the verdict.
 
-    Send the startup message, then answer the server's messages until it is ready for a query or sends an
-    error. Raise ProtocolError after _MAX_MESSAGES messages.
+    Send the startup message, then answer the server's messages until it is ready for a query, sends an error,
+    or asks for what cannot be answered: the password without TLS, or another proof than a password. Raise
+    ProtocolError or ScramError if the server breaks the protocol, and ProtocolError after _MAX_MESSAGES.
     """
     await connection.send(_SSL_REQUEST)
     if await connection.receive(1) == b"S":

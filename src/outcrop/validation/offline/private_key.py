@@ -29,7 +29,8 @@ async def check_private_key(attempt: Attempt) -> Verdict:
 def judge_private_key(text: str) -> Verdict:
     """Return `unvalidated` with a description of the private key, or `invalid` if it cannot be read.
 
-    Keys in the formats of PuTTY, SSH2 and PGP, and in unknown ones, are `unvalidated` without being decoded.
+    Keys of unsupported kinds are `unvalidated`; so are keys in the formats of PuTTY, SSH2 and PGP, and in
+    unknown ones, which are not decoded.
     """
     if text.startswith("PuTTY-User-Key-File-"):
         encrypted = re.search(r"Encryption: none\s", text) is None
@@ -50,8 +51,9 @@ def judge_private_key(text: str) -> Verdict:
 def _judge_openssh(pem: bytes) -> Verdict:
     """Return the verdict on a private key in OpenSSH's own format.
 
-    It is `invalid` if the key cannot be read, else `unvalidated` with a description. The first field of the
-    format names the cipher: of an encrypted key only that field is read.
+    It is `invalid` if the key cannot be read, else `unvalidated` with a description; a kind of key that is
+    not supported is `unvalidated` too. The first field of the format names the cipher: of an encrypted key
+    only that field is read.
     """
     content = _pem_content(pem)
     if not content.startswith(_OPENSSH_MAGIC):
@@ -70,10 +72,11 @@ def _judge_openssh(pem: bytes) -> Verdict:
 
 
 def _judge_pem(label: str, pem: bytes) -> Verdict:
-    """Return the verdict on a private key in PKCS#8 or the traditional format of its algorithm.
+    """Return the verdict on a private key in PEM: in PKCS#8, or in an older format such as RSA's or EC's.
 
-    It is `invalid` if the key cannot be read, else `unvalidated` with a description. `label` is the text
-    after BEGIN, such as `RSA PRIVATE KEY`. Of an encrypted key only the base64 is checked.
+    It is `invalid` if the key cannot be read, else `unvalidated` with a description; a kind of key that is
+    not supported is `unvalidated` too. `label` is the text after BEGIN, such as `RSA PRIVATE KEY`. Of an
+    encrypted key only the base64 is checked.
     """
     if label.startswith("ENCRYPTED") or b"\nDEK-Info: " in pem:
         return _readable("a key", encrypted=True) if _pem_content(pem) else _unreadable()

@@ -149,8 +149,9 @@ def _read_headers_at(
 def _make_entry_finder(offsets: "array[int]") -> Callable[[int], int]:
     """Return a function that finds the entry at an offset: 1 + its entry number, 0 if no entry begins there.
 
-    `offsets` are the sorted offsets of all entries. A table of how many entries begin before each stretch of
-    the pack narrows the search. The table takes half a byte per entry; a dictionary would take 100.
+    `offsets` are the sorted offsets of all entries. The pack is divided into stretches of equal size. A table
+    has, for each stretch, the number of entries that begin before it, so only the entries of one stretch are
+    searched. The table takes half a byte per entry; a dictionary would take 100.
     """
     last_offset = offsets[-1] if offsets else 0
     shift = (last_offset // max(1, len(offsets)) * _ENTRIES_PER_STRETCH).bit_length()
