@@ -7,7 +7,7 @@ class AdvisoryLock(IntEnum):
     """The first key of each advisory lock."""
 
     MIGRATION = 7_264_001  # one process changes the schema
-    FOLD_ROLLUPS = 7_264_002  # one process folds the deltas of the counts
+    FOLD_ROLLUPS = 7_264_002  # one process adds the changes of counts to the rollups
     KEYRING = 7_264_003  # one process changes the keyring
     RECORDING = 7_264_004  # with an account's id: one transaction of the account records findings
     REVALIDATION = 7_264_005  # one worker starts the daily validations

@@ -97,13 +97,6 @@ class GitHub:
         """
         return await self._hosted_repository(await self._api.get(f"/repos/{_checked(_FULL_NAME, full_name)}"))
 
-    async def repository_by_id(self, id: int) -> HostedRepository:  # noqa: A002
-        """Return the repository with this number of GitHub, which stays the same when it is renamed.
-
-        Raise GitHubError if the repository cannot be read.
-        """
-        return await self._hosted_repository(await self._api.get(f"/repositories/{id:d}"))
-
     async def gists(self, user: str) -> AsyncIterator[HostedGist]:
         """Yield the gists of this user; the secret ones only if the token belongs to that user.
 

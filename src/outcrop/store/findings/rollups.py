@@ -256,7 +256,7 @@ def _find_in_histogram(histogram: Histogram, before: int, position: int) -> Buck
 
 
 async def fold_deltas(db: Connection) -> int:
-    """Add all visible deltas to the rollups and delete them; return their number.
+    """Add all visible changes of counts to the rollups and delete them; return their number.
 
     Only one process folds at a time. Another one returns 0 at once.
     """
