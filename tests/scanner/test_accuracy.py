@@ -5,7 +5,7 @@ import pytest
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.scan import scan_content
-from outcrop.sources.located import hits_at_path
+from outcrop.sources.located import applicable_hits
 from tests.corpus.make import Made, corpus
 from tests.corpus.tally import Finding, Tally, tally
 from tests.support.rulesets import ruleset
@@ -13,7 +13,7 @@ from tests.support.rulesets import ruleset
 
 def findings(made: Made) -> list[Finding]:
     found = scan_content(ruleset(), made.text.encode(), Confidence.MEDIUM)
-    return [(hit.line, reveal(hit.secret)) for _, hit in hits_at_path(found, made.path.encode())]
+    return [(hit.line, reveal(hit.secret)) for _, hit in applicable_hits(found, made.path.encode())]
 
 
 @pytest.mark.parametrize("split", ["seen", "held_out"])

@@ -8,7 +8,7 @@ from re import _constants as op
 from typing import Any
 
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.engine.triggers import scan_joined_texts
+from outcrop.scanner.engine.triggers import find_trigger_matches
 from outcrop.scanner.patterns import regex_ast
 from outcrop.scanner.patterns.prefilter import _write_class
 from outcrop.scanner.rules.model import CredentialForm
@@ -123,4 +123,4 @@ def trigger_numbers(rules: RuleSet) -> dict[str, int]:
 def trigger_ends(rules: RuleSet, form: CredentialForm, data: bytes) -> list[int]:
     """Return the sorted offsets at which the trigger of a form ends in a text."""
     number = trigger_numbers(rules)[form.pattern.regex]
-    return sorted(end for end, found in scan_joined_texts(rules, data) if found == number)
+    return sorted(end for end, found in find_trigger_matches(rules, data) if found == number)

@@ -181,7 +181,7 @@ def _scan_and_print(
         report = local_scan.scan(targets, options, _scan_progress(stack))
     validated = validate and _validate(report, only_valid=only_valid)
     with printing():
-        _print(report, output, show_secrets=show_secrets, validated=validated)
+        _print_findings(report, output, show_secrets=show_secrets, validated=validated)
     _exit(report)
 
 
@@ -315,7 +315,7 @@ def _validation_progress(stack: ExitStack) -> Callable[[int, int], None]:
     return stack.enter_context(validation_progress())
 
 
-def _print(report: ScanReport, output: OutputFormat, *, show_secrets: bool, validated: bool) -> None:
+def _print_findings(report: ScanReport, output: OutputFormat, *, show_secrets: bool, validated: bool) -> None:
     """Write the findings to stdout in the given format."""
     match output:
         case OutputFormat.TABLE:

@@ -37,7 +37,7 @@ from outcrop.sources.located import (
     LocatedHit,
     ProgressCallback,
     ScanOutcome,
-    hits_at_path,
+    applicable_hits,
     member_path,
     printable_path,
 )
@@ -122,7 +122,9 @@ def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
 
 def _add_found(outcome: ScanOutcome, name: bytes, found: ScanResult) -> None:
     """Add the hits in `found` that count at the path `name`, and its gaps, to the outcome."""
-    outcome.located += [LocatedHit(hit, member_path(name, inner)) for inner, hit in hits_at_path(found, name)]
+    outcome.located += [
+        LocatedHit(hit, member_path(name, inner)) for inner, hit in applicable_hits(found, name)
+    ]
     for reason in found.gaps:
         outcome.gap(name, reason)
 

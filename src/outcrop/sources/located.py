@@ -95,7 +95,7 @@ def member_path(path: bytes | None, inner: str) -> bytes | None:
     return (path + b"!" if path else b"") + inner.encode("utf-8", "surrogateescape")
 
 
-def hits_at_path(found: ScanResult, path: bytes | None) -> list[tuple[str, Hit]]:
+def applicable_hits(found: ScanResult, path: bytes | None) -> list[tuple[str, Hit]]:
     """Return the hits in one file that count at `path`, as (path inside the archive, hit).
 
     The path inside is "" outside archives. Hits of rules that do not apply to files of that path are dropped.

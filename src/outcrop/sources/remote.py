@@ -18,7 +18,7 @@ from outcrop.scanner.engine.scan import scan_content
 from outcrop.sources.git.clone import Remote
 from outcrop.sources.hosts.github import GitHub
 from outcrop.sources.hosts.github_api import GitHubError
-from outcrop.sources.located import LocatedHit, ProgressCallback, ScanOutcome, hits_at_path, member_path
+from outcrop.sources.located import LocatedHit, ProgressCallback, ScanOutcome, applicable_hits, member_path
 from outcrop.sources.resolve_target import ScanSource, resolve_target
 from outcrop.sources.web.crawl import CrawlOptions, crawl
 
@@ -82,7 +82,7 @@ def scan_site(
                     LocatedHit(
                         hit, member_path(path, inner), source_type=resource.source_type, url=resource.url
                     )
-                    for inner, hit in hits_at_path(found, path)
+                    for inner, hit in applicable_hits(found, path)
                 ]
                 for reason in found.gaps:
                     outcome.gap(resource.url, reason)

@@ -15,7 +15,7 @@ from outcrop.scanner.engine.delta_scan import (
     scan_new_text,
 )
 from outcrop.scanner.engine.scan import scan_content, scan_versions
-from outcrop.scanner.engine.triggers import scan_joined_texts
+from outcrop.scanner.engine.triggers import find_trigger_matches
 from tests.scanner.engine.test_scan_content import pieces, summarize
 from tests.support.calls import recorded_calls
 from tests.support.rulesets import github_token, ruleset
@@ -118,7 +118,7 @@ def test_copied_text_is_not_searched_again() -> None:
     chain = [base]
     for number in range(10):
         chain.append(make_version(chain[-1], [(10_000 * number, 5, b"new")]))
-    with recorded_calls(scan_joined_texts) as calls:
+    with recorded_calls(find_trigger_matches) as calls:
         scan_new_text(ruleset(), chain)
     (call,) = calls
     assert len(call.arguments["data"]) < len(base.content) + 10 * 2.1 * (
@@ -133,7 +133,7 @@ def test_version_of_a_base_that_was_not_searched_is_searched_completely() -> Non
     version = make_version(base, [(0, 0, b"new\n")])
     scan_new_text(ruleset(), [version])
     assert version.content_matches() == sorted(
-        (end, number) for end, number in scan_joined_texts(ruleset(), version.content)
+        (end, number) for end, number in find_trigger_matches(ruleset(), version.content)
     )
 
 

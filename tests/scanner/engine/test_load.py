@@ -17,7 +17,7 @@ from outcrop.scanner.engine.load import (
     save_ruleset,
 )
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.engine.triggers import scan_joined_texts
+from outcrop.scanner.engine.triggers import find_trigger_matches
 from outcrop.scanner.rules.cache_format import _parse_rule
 from outcrop.scanner.rules.model import RuleError
 from outcrop.scanner.rules.toml import load_rule_files
@@ -238,11 +238,11 @@ def test_gitleaks_rules_come_from_the_cache(tmp_path, compiled):
 def test_threads_can_scan_at_the_same_time():
     data = " and ".join(github_token(number) for number in range(500)).encode() + b" some words" * 200_000
     rules = ruleset()
-    expected = sorted(scan_joined_texts(rules, data))
+    expected = sorted(find_trigger_matches(rules, data))
     with ThreadPoolExecutor(4) as threads:
         assert all(
             sorted(matches) == expected
-            for matches in threads.map(lambda _: scan_joined_texts(rules, data), range(24))
+            for matches in threads.map(lambda _: find_trigger_matches(rules, data), range(24))
         )
 
 

@@ -11,7 +11,7 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.scanner.generic.context import is_code_file
 from outcrop.scanner.rules.example_templates import split_marked_values
-from outcrop.sources.located import hits_at_path
+from outcrop.sources.located import applicable_hits
 from tests.support.growth import grows_linearly
 from tests.support.rulesets import github_token, hits, ruleset, values
 
@@ -211,7 +211,7 @@ def test_the_first_of_several_arguments_is_no_password():
 
 def test_a_value_is_reported_by_the_more_specific_rule():
     text = b"password: xvkqzwpl\n\ncurl -u crm:xvkqzwpl https://crm.corp\n"
-    reported = hits_at_path(scan_content(ruleset(), text, Confidence.MEDIUM), b"README.md")
+    reported = applicable_hits(scan_content(ruleset(), text, Confidence.MEDIUM), b"README.md")
     assert [(hit.rule.id, hit.line) for _, hit in reported] == [("curl_user", 3)]
 
 
@@ -238,25 +238,25 @@ def test_files_of_languages_that_quote_strings_are_code():
 
 def test_an_unquoted_value_is_only_reported_in_configuration():
     found = scan_content(ruleset(), b"password = Wint3r!Oslo\ntoken = 'k8sq0Lm2Zx9v'\n", Confidence.MEDIUM)
-    assert [reveal(hit.secret) for _, hit in hits_at_path(found, b"a.conf")] == [
+    assert [reveal(hit.secret) for _, hit in applicable_hits(found, b"a.conf")] == [
         "Wint3r!Oslo",
         "k8sq0Lm2Zx9v",
     ]
-    assert [reveal(hit.secret) for _, hit in hits_at_path(found, b"a.py")] == ["k8sq0Lm2Zx9v"]
+    assert [reveal(hit.secret) for _, hit in applicable_hits(found, b"a.py")] == ["k8sq0Lm2Zx9v"]
 
 
 def test_an_unquoted_random_value_is_reported_in_code_too():
     found = scan_content(
         ruleset(), b"text = `\ntoken: k8sq0Lm2Zx9vQ4tRw\nsecret: clientSecretValue2\n`", Confidence.MEDIUM
     )
-    assert [reveal(hit.secret) for _, hit in hits_at_path(found, b"a.go")] == ["k8sq0Lm2Zx9vQ4tRw"]
+    assert [reveal(hit.secret) for _, hit in applicable_hits(found, b"a.go")] == ["k8sq0Lm2Zx9vQ4tRw"]
 
 
 def test_the_argument_of_a_command_is_reported_in_code_too():
     found = scan_content(
         ruleset(), b"cmdkey /add:srv01 /user:CORP\\crm /pass:Lagoon287%\n", Confidence.MEDIUM
     )
-    assert [reveal(hit.secret) for _, hit in hits_at_path(found, b"setup.ps1")] == ["Lagoon287%"]
+    assert [reveal(hit.secret) for _, hit in applicable_hits(found, b"setup.ps1")] == ["Lagoon287%"]
 
 
 def test_two_words_with_a_dot_are_a_password_only_where_they_are_no_member():
@@ -275,7 +275,7 @@ def test_two_words_with_a_dot_are_a_password_only_where_they_are_no_member():
     ):
         assert values(text) == [], text
     found = scan_content(ruleset(), b"password = copper.Kettle92\n", Confidence.MEDIUM)
-    assert hits_at_path(found, b"a.js") == []
+    assert applicable_hits(found, b"a.js") == []
 
 
 def test_a_digest_below_a_heading_for_checksums_is_no_password():

@@ -14,7 +14,7 @@ from outcrop.scanner.engine.confirm import _windows
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.load import compile_ruleset
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.engine.triggers import scan_joined_texts
+from outcrop.scanner.engine.triggers import find_trigger_matches
 from outcrop.scanner.generic.find import _sort_match_ends
 from outcrop.scanner.patterns.prefilter import make_trigger, split_alternatives
 from outcrop.scanner.patterns.re2_match import compile_cached, ends_with_match
@@ -217,7 +217,7 @@ def test_a_trigger_of_alternatives_has_the_width_of_the_narrowest_and_the_widest
 
 def test_texts_that_only_begin_like_a_pattern_match_no_trigger():
     data = b"AKIA" + b"A" * 15 + b" ghp_" + b"a" * 35 + b" xoxb-123456789012-1234"
-    assert scan_joined_texts(ruleset(), data) == []
+    assert find_trigger_matches(ruleset(), data) == []
 
 
 def test_the_trigger_of_a_pattern_that_is_too_large_for_hyperscan_is_its_beginning():

@@ -10,7 +10,7 @@ from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.scanner.rules.allowlist import Allowlist, is_allowed_at
 from outcrop.scanner.rules.gitleaks_config import load_gitleaks_config
-from outcrop.sources.located import hits_at_path
+from outcrop.sources.located import applicable_hits
 from tests.support.rulesets import values
 
 
@@ -107,7 +107,7 @@ PATH_CONDITIONS = {
 def test_an_allowlist_drops_values_by_their_path(tmp_path, text, cases):
     rules = compile_config(text, tmp_path / "g.toml")
     result = scan_content(rules, b"tok_qlmdwert\n", Confidence.MEDIUM)
-    assert {name: len(hits_at_path(result, name)) for name in cases} == cases
+    assert {name: len(applicable_hits(result, name)) for name in cases} == cases
 
 
 def test_a_rule_that_allows_a_value_does_not_hide_it_from_another_rule(tmp_path):
@@ -121,7 +121,7 @@ def test_a_rule_that_allows_a_value_does_not_hide_it_from_another_rule(tmp_path)
     ):
         (tmp_path / "g.toml").write_text(text)
         rules = load_ruleset([tmp_path / "own.toml"], built_in=False, gitleaks=tmp_path / "g.toml")
-        found = hits_at_path(scan_content(rules, b"tok_qlmdwert\n", Confidence.MEDIUM), b"test/a")
+        found = applicable_hits(scan_content(rules, b"tok_qlmdwert\n", Confidence.MEDIUM), b"test/a")
         assert [hit.rule.id for _, hit in found] == ["own"]
 
 
@@ -130,7 +130,7 @@ def test_of_two_rules_for_certain_paths_the_matching_one_reports_the_value(tmp_p
     wide = "[[rules]]\nid = 'wide'\npath = 'tf$'\nregex = 'tok=(.[a-z]{8}.)'\n"
     narrow = "[[rules]]\nid = 'narrow'\npath = 't(f|xt)$'\nregex = 'tok=.([a-z]{8})'\n"
     rules = compile_config(wide + narrow, tmp_path / "g.toml")
-    hits = hits_at_path(scan_content(rules, b"tok='qlmdwert'\n", Confidence.MEDIUM), name)
+    hits = applicable_hits(scan_content(rules, b"tok='qlmdwert'\n", Confidence.MEDIUM), name)
     assert [hit.rule.id for _, hit in hits] == found
 
 

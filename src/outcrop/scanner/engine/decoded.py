@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.engine.ruleset import MAX_NEAR, SAME_LINE, RuleSet
-from outcrop.scanner.engine.triggers import EndsByTrigger, group_matches, scan_joined_texts, scan_triggers
+from outcrop.scanner.engine.triggers import EndsByTrigger, find_trigger_matches, group_matches, scan_triggers
 from outcrop.scanner.generic.find import has_name_in_line
 from outcrop.scanner.text.encodings import DecodedPiece
 
@@ -27,7 +27,7 @@ def scan_pieces(ruleset: RuleSet, pieces: list[DecodedPiece]) -> Iterator[EndsBy
     if len(pieces) == 1:
         yield scan_triggers(ruleset, pieces[0].text)
         return
-    matches = scan_joined_texts(ruleset, b"\n".join(piece.text for piece in pieces)) if pieces else []
+    matches = find_trigger_matches(ruleset, b"\n".join(piece.text for piece in pieces)) if pieces else []
     first = start = 0
     for piece in pieces:
         stop = start + len(piece.text)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.engine.triggers import TriggerMatch, scan_joined_texts
+from outcrop.scanner.engine.triggers import TriggerMatch, find_trigger_matches
 
 MAX_TRIGGER_WIDTH = 2_048  # bytes; with wider triggers too little of a version could be skipped
 MIN_SKIPPED = 256  # bytes; to skip less than this costs more time than to search it
@@ -83,7 +83,7 @@ def scan_new_text(ruleset: RuleSet, versions: Sequence[FileVersion]) -> None:
             size += min(stop, len(version.content) + 2) - start
         plans.append(plan)
         version.matches = []  # plans of later versions refer to this list; it is filled below, in order
-    new_matches = scan_joined_texts(ruleset, b"".join(new_text))
+    new_matches = find_trigger_matches(ruleset, b"".join(new_text))
     for version, plan in zip(versions, plans, strict=True):
         assert version.matches is not None  # noqa: S101 - for the type checker
         for first, last, shift, base_matches in plan:

@@ -24,7 +24,7 @@ from outcrop.scanner.engine.delta_scan import FileVersion, scan_new_text
 from outcrop.scanner.engine.detect import Position, count_characters, find
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.engine.triggers import group_matches, scan_joined_texts, scan_triggers
+from outcrop.scanner.engine.triggers import find_trigger_matches, group_matches, scan_triggers
 from outcrop.scanner.rules.cache_format import LazyRules
 from outcrop.scanner.rules.model import Rule, Strength
 from outcrop.scanner.text.magic import (
@@ -155,7 +155,7 @@ def scan_batch(
     callers must not change it.
     """
     buffer = batch.buffer
-    matches = scan_joined_texts(ruleset, memoryview(buffer)[: batch.length])
+    matches = find_trigger_matches(ruleset, memoryview(buffer)[: batch.length])
     matches.append((batch.length + 2, 0))  # ends the loops below
     is_text = buffer.find(b"\0", 0, batch.length) < 0
     at = 0

@@ -27,7 +27,7 @@ def scan_triggers(ruleset: RuleSet, data: bytes | memoryview, offset: int = 0) -
     return ends
 
 
-def scan_joined_texts(ruleset: RuleSet, data: bytes | memoryview) -> list[TriggerMatch]:
+def find_trigger_matches(ruleset: RuleSet, data: bytes | memoryview) -> list[TriggerMatch]:
     """Return all trigger matches in `data`, sorted by end offset.
 
     `data` is many texts joined by line breaks: one call for all of them takes less time than one for each.

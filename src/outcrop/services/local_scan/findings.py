@@ -61,7 +61,7 @@ def describe_findings(
         else:
             evidence = _evidence(hit, target, place_counts[reveal(hit.hit.secret)])
             path = hit.hit.secret.masked_within(os.fsdecode(hit.path)) if hit.path else None
-            yield LocalFinding(_fields(hit, fingerprint, target, evidence), hit.hit, evidence, path)
+            yield LocalFinding(_printed_fields(hit, fingerprint, target, evidence), hit.hit, evidence, path)
 
 
 def _is_reported(located: LocatedHit, target: TargetInfo) -> bool:
@@ -117,7 +117,9 @@ def _evidence(located: LocatedHit, target: TargetInfo, places: int) -> Evidence:
     )
 
 
-def _fields(located: LocatedHit, fingerprint: str, target: TargetInfo, evidence: Evidence) -> dict[str, Any]:
+def _printed_fields(
+    located: LocatedHit, fingerprint: str, target: TargetInfo, evidence: Evidence
+) -> dict[str, Any]:
     """Return the fields of a finding as they are printed, with the credential masked."""
     hit, origin = located.hit, located.origin
     committed_at = datetime.fromtimestamp(origin.at, UTC) if origin and origin.at is not None else None

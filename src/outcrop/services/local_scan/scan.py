@@ -24,7 +24,7 @@ from outcrop.sources.located import (
     LocatedHit,
     ProgressCallback,
     ScanOutcome,
-    hits_at_path,
+    applicable_hits,
     member_path,
     printable_path,
 )
@@ -124,7 +124,7 @@ def _scan_stdin(options: ScanOptions) -> ScanOutcome:
 
     content = scan_stream(options.ruleset, read, options.min_confidence)
     outcome = ScanOutcome(
-        located=[LocatedHit(hit, member_path(b"-", inner)) for inner, hit in hits_at_path(content, b"-")],
+        located=[LocatedHit(hit, member_path(b"-", inner)) for inner, hit in applicable_hits(content, b"-")],
         files=1,
         size=size,
     )

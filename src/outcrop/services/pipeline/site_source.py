@@ -35,7 +35,7 @@ from outcrop.services.pipeline.record import (
     resolve_finding,
 )
 from outcrop.sources.isolated.repository_job import RepositoryJob
-from outcrop.sources.located import LocatedHit, hits_at_path, printable_path
+from outcrop.sources.located import LocatedHit, applicable_hits, printable_path
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.sources.web.crawl import CrawlOptions, crawl
 from outcrop.sources.web.git_folder import fetch_repository
@@ -153,7 +153,7 @@ def _detect(
     """
     path = resource.path.encode("utf-8", "surrogateescape")
     content = scan_content(ruleset, resource.body, Confidence.MEDIUM)
-    hits = hits_at_path(content, path)
+    hits = applicable_hits(content, path)
     excerpts = excerpts_of_file(
         ruleset,
         resource.body,

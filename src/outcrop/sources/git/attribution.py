@@ -25,7 +25,7 @@ _SUBMODULE_MODE = b"160000"
 _ABSENT_MODE = b"000000"  # the new mode of a deleted file
 _DIFF_MEMORY = 3 << 29  # git holds all changes of a commit, and a small tree can expand to billions of files
 _MAX_TREE_BYTES = 16 << 20  # of the output of ls-tree
-_MAX_PATHS = 1_000  # of one blob
+MAX_PATHS = 1_000  # of one blob in a scan of a whole history
 _READ_BYTES = 1 << 18  # of git's output at a time
 _DAMAGED_TREES = "the trees of a commit are missing, damaged or too large: some of its changes are not known"
 READ_GAPS = {MISSING_COMMITS, _DAMAGED_TREES}
@@ -48,14 +48,14 @@ Places = dict[bytes, dict[bytes, CommitRank]]  # blob -> path -> the oldest comm
 _Change = tuple[bytes, bytes, int, bytes]  # blob, path, rank of the commit, commit
 
 
-class _AllBlobs:
+class AllBlobs:
     """A container that has every blob: `oid in container` is always True."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
 
-class _WantedOrMissing:
+class WantedOrMissing:
     """A container of the wanted blobs, and of all blobs that do not exist in the repository.
 
     `wanted` has hexadecimal ids, `existing` has the binary ids of all objects of the repository.
@@ -70,58 +70,20 @@ class _WantedOrMissing:
 
 
 def attribute_blobs(
-    repository: Repository, commits: Sequence[bytes], blobs: Collection[bytes], jobs: int, gaps: list[str]
-) -> Places:
-    """Return the paths of each blob and, for each path, the oldest of `commits` that has the blob there.
-
-    `commits` are sorted parents first, and `jobs` threads read them; none is read if `blobs` is empty. A text
-    for each problem is appended to `gaps`. A blob that no commit introduces is not in the result. Of a blob
-    with more than _MAX_PATHS paths only the oldest paths are kept, and a gap is appended.
-    """
-    places = _attribute(repository, commits, blobs, jobs, gaps) if blobs else {}
-    _limit_paths(places, gaps)
-    return places
-
-
-def attribute_all_blobs(
-    repository: Repository, commits: Sequence[bytes], jobs: int, gaps: list[str]
-) -> Places:
-    """Return all blobs that `commits` introduce, with their paths and, for each path, the oldest commit.
-
-    `commits` are sorted parents first, and `jobs` threads read them. A text for each problem is appended to
-    `gaps`. The number of paths per blob is not limited.
-    """
-    return _attribute(repository, commits, _AllBlobs(), jobs, gaps)
-
-
-def attribute_and_find_missing(
     repository: Repository,
     commits: Sequence[bytes],
-    blobs: Collection[bytes],
+    wanted: Container[bytes],
     jobs: int,
     gaps: list[str],
     *,
-    existing: Container[bytes],
-) -> tuple[Places, set[bytes]]:
-    """Return the places of `blobs` as `attribute_blobs` does, and the ids of missing blobs in `commits`.
-
-    A blob is missing if `existing`, which contains the binary ids of all objects of the repository, does not
-    have it. If `blobs` is empty, no commit is read and both results are empty. A text for each problem is
-    appended to `gaps`.
-    """
-    places = _attribute(repository, commits, _WantedOrMissing(blobs, existing), jobs, gaps) if blobs else {}
-    _limit_paths(places, gaps)
-    missing = places.keys() - blobs
-    return {oid: paths for oid, paths in places.items() if oid not in missing}, missing
-
-
-def _attribute(
-    repository: Repository, commits: Sequence[bytes], wanted: Container[bytes], jobs: int, gaps: list[str]
+    max_paths: int | None = None,
 ) -> Places:
-    """Return the paths and oldest commits of all blobs in `wanted` that `commits` introduce.
+    """Return the paths of each wanted blob and, for each path, the oldest commit that has the blob there.
 
     `commits` are sorted parents first: the index of a commit is its rank. They are read in chunks by up to
-    `jobs` threads. A text for each problem is appended to `gaps`.
+    `jobs` threads. A blob that no commit introduces is not in the result. Of a blob with more than
+    `max_paths` paths only the oldest paths are kept; None is no limit. A text for each problem, also for such
+    a blob, is appended to `gaps`.
     """
     starts = range(0, len(commits), _CHUNK_COMMITS)
     chunks = ((start, list(commits[start : start + _CHUNK_COMMITS])) for start in starts)
@@ -141,15 +103,17 @@ def _attribute(
             paths = places.setdefault(oid, {})
             if path not in paths or rank < paths[path][0]:
                 paths[shared_paths.setdefault(path, path)] = (rank, commit)
+    if max_paths is not None:
+        _limit_paths(places, max_paths, gaps)
     return places
 
 
-def _limit_paths(places: Places, gaps: list[str]) -> None:
-    """Drop all but the oldest _MAX_PATHS paths of each blob in `places`; append a gap for each such blob."""
+def _limit_paths(places: Places, max_paths: int, gaps: list[str]) -> None:
+    """Drop all but the oldest `max_paths` paths of each blob in `places`; append a gap for each such blob."""
     for oid, paths in places.items():
-        if len(paths) > _MAX_PATHS:
-            gaps.append(f"a file is at more than {_MAX_PATHS:,} paths: only the oldest are reported")
-            places[oid] = dict(sorted(paths.items(), key=lambda item: (item[1][0], item[0]))[:_MAX_PATHS])
+        if len(paths) > max_paths:
+            gaps.append(f"a file is at more than {max_paths:,} paths: only the oldest are reported")
+            places[oid] = dict(sorted(paths.items(), key=lambda item: (item[1][0], item[0]))[:max_paths])
 
 
 def list_deleted_files(repository: Repository, commits: Sequence[bytes]) -> dict[bytes, dict[bytes, bytes]]:
@@ -160,7 +124,7 @@ def list_deleted_files(repository: Repository, commits: Sequence[bytes]) -> dict
     """
     deleted: dict[bytes, dict[bytes, bytes]] = {}
     diff = _TreeDiff(repository, commits)
-    for fields, path in diff.read("--diff-filter=D"):
+    for fields, path in diff.read_changes("--diff-filter=D"):
         if _new_id(fields) is None:
             deleted.setdefault(diff.last_commit, {})[path] = _old_id(fields)
     return deleted
@@ -239,17 +203,17 @@ class _TreeDiff:
         self.last_commit = b""  # the commit whose changes are being read
 
     def list_introduced(self, ranks: dict[bytes, int], wanted: Container[bytes]) -> list[_Change]:
-        """Return the changes that put a blob in `wanted` at a path; set `is_complete` as `read` does.
+        """Return the changes that put a blob in `wanted` at a path; set `is_complete` as `read_changes` does.
 
         `ranks` has the rank of each commit.
         """
         return [
             (oid, path, ranks[self.last_commit], self.last_commit)
-            for fields, path in self.read()
+            for fields, path in self.read_changes()
             if (oid := _new_id(fields)) is not None and oid in wanted
         ]
 
-    def read(self, *options: str) -> Iterator[tuple[bytes, bytes]]:
+    def read_changes(self, *options: str) -> Iterator[tuple[bytes, bytes]]:
         """Run `git diff-tree` with these additional options; yield the fields and the path of each change.
 
         The fields are the text that `_new_id` describes. While a change is yielded, `last_commit` is its

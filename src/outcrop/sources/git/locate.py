@@ -8,7 +8,7 @@ from outcrop.scanner.engine.scan import ScanResult
 from outcrop.sources.git.attribution import CommitRank, Places
 from outcrop.sources.git.cat_file import find_ids_at, read_headers
 from outcrop.sources.git.repository import Repository
-from outcrop.sources.located import CommitInfo, LocatedHit, hits_at_path, member_path, printable_path
+from outcrop.sources.located import CommitInfo, LocatedHit, applicable_hits, member_path, printable_path
 
 TipBlobs = Collection[tuple[bytes, bytes]]  # (path, blob) of files in the tip of HEAD
 _UNREACHABLE: list[tuple[bytes | None, CommitRank]] = [(None, (0, b""))]  # the place of a blob without one
@@ -44,7 +44,7 @@ def locate_hits(results: Mapping[bytes, ScanResult], places: Places, tip_blobs: 
         result = results[oid]
         for path, (rank, commit) in [*places.get(oid, {}).items()] or _UNREACHABLE:
             at_tip = path is not None and (path, oid) in tip_blobs
-            for inner, hit in hits_at_path(result, path):
+            for inner, hit in applicable_hits(result, path):
                 key = (member_path(path, inner), reveal(hit.secret))
                 located = by_path_and_value.get(key)
                 if located is None:

@@ -1,6 +1,6 @@
 """Read and scan the blobs and messages of a repository.
 
-1. `make_worker` returns the work of one process: it scans batches of ids and reports hits.
+1. `make_object_scanner` returns the work of one process: it scans batches of ids and reports hits.
 2. `scan_objects` scans objects one after the other.
 3. `read_objects` reads them from the packs, and from git what the packs cannot give.
 """
@@ -92,7 +92,7 @@ class ResultsById(Mapping[bytes, ScanResult]):
         return len(self._serialized)
 
 
-def make_worker(
+def make_object_scanner(
     repository: Repository, ruleset: RuleSet, floor: Confidence
 ) -> Callable[[Iterator[list[bytes]], Emit], None]:
     """Return a function that scans the objects of batches and emits WorkerReports: the work of a process.

@@ -20,13 +20,13 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.fork_pool import run_in_processes
 from outcrop.sources.git import attribution, command, objects, renames
-from outcrop.sources.git.attribution import Places, attribute_all_blobs, attribute_blobs, attribute_messages
+from outcrop.sources.git.attribution import Places, attribute_blobs, attribute_messages
 from outcrop.sources.git.cat_file import find_existing, find_ids_at
 from outcrop.sources.git.enumerate_objects import DAMAGED_STORE, list_objects
 from outcrop.sources.git.id_sets import IdSet, RowFile
 from outcrop.sources.git.known_secrets import EarlierScan, is_reachable
 from outcrop.sources.git.locate import add_commit_info, find_tip_blobs, list_gaps, locate_hits
-from outcrop.sources.git.objects import ResultsById, make_worker
+from outcrop.sources.git.objects import ResultsById, make_object_scanner
 from outcrop.sources.git.repository import Repository, digest_objects, digest_refs
 from outcrop.sources.git.revisions import (
     RefTips,
@@ -109,7 +109,7 @@ def _scan_batches(scan: GitScan, batches: Iterable[list[bytes]], outcome: ScanOu
     each report of a process.
     """
     results = ResultsById(scan.ruleset.rules)
-    worker = make_worker(scan.repository, scan.ruleset, scan.floor)
+    worker = make_object_scanner(scan.repository, scan.ruleset, scan.floor)
     for report in run_in_processes(batches, worker, scan.jobs):
         outcome.files += report.blobs
         outcome.size += report.size
@@ -130,16 +130,18 @@ def _attribute_results(scan: GitScan, results: ResultsById, cache: ScanCache, ou
     commits = list_commits(repository, tips.commits, gaps) if results else tips.commits
     outcome.commits = len(commits)
     scan.progress(outcome)
-    cache.places, missing = attribution.attribute_and_find_missing(
-        repository,
-        commits,
-        set(results),
-        scan.jobs,
-        gaps,
-        existing=IdSet(cache.scanned) if results else (),
-    )
+    cache.places = {}
+    missing = None
+    if results:  # only then the commits are read, which also shows what they miss
+        wanted = attribution.WantedOrMissing(set(results), IdSet(cache.scanned))
+        cache.places = attribute_blobs(
+            repository, commits, wanted, scan.jobs, gaps, max_paths=attribution.MAX_PATHS
+        )
+        missing = cache.places.keys() - results.keys()
+        for oid in missing:
+            del cache.places[oid]
     attribute_messages(repository, tips, commits, results, cache.places)
-    note_missing_objects(repository, tips.objects, gaps, missing=missing if results else None)
+    note_missing_objects(repository, tips.objects, gaps, missing=missing)
     cache.tip_blobs = find_tip_blobs(repository, results, cache.places)
     cache.gaps = sorted(set(gaps))
 
@@ -189,7 +191,11 @@ def continue_scan(scan: GitScan, earlier: EarlierScan) -> ContinuedScan:
     outcome.commits = len(commits)
     scan.progress(outcome)
     attributed = {*results, *known_blobs}
-    places = attribute_blobs(repository, commits, attributed, scan.jobs, gaps)
+    places: Places = {}
+    if attributed:
+        places = attribute_blobs(
+            repository, commits, attributed, scan.jobs, gaps, max_paths=attribution.MAX_PATHS
+        )
     attribute_messages(repository, tips, commits, attributed, places)
     outcome.located = locate_hits(results, places, find_tip_blobs(repository, results, places))
     add_commit_info(repository, outcome.located)
@@ -224,7 +230,7 @@ def _list_unscanned(
     if new_blobs is None or new_commits is None:
         return list_objects(repository, (), lambda _: None, scan.jobs)
     # A new commit may put an old blob at a new path, where rules apply that did not apply at its old path.
-    introduced = attribute_all_blobs(repository, new_commits, scan.jobs, [])
+    introduced = attribute_blobs(repository, new_commits, attribution.AllBlobs(), scan.jobs, [])
     old_blobs = find_existing(repository, sorted(known_blobs)) | introduced.keys()
     blobs = list(dict.fromkeys([*new_blobs, *sorted(old_blobs)]))
     return _split([*blobs, *new_commits, *tips.tags], _SCAN_BATCH)
@@ -238,7 +244,7 @@ def scan_commit(scan: GitScan, commit: bytes) -> ScanOutcome:
     repository = scan.repository
     outcome = ScanOutcome(commits=1)
     gaps: list[str] = []
-    places = attribute_all_blobs(repository, [commit], 1, gaps)
+    places = attribute_blobs(repository, [commit], attribution.AllBlobs(), 1, gaps)
     attribute_messages(repository, RefTips(), [commit], [commit], places)
     results = _scan_batches(scan, [sorted(places)], outcome)
     outcome.located = locate_hits(results, places, set())
@@ -260,7 +266,7 @@ def scan_since(scan: GitScan, since: bytes) -> ScanOutcome:
     tips = [repository.head] if repository.head else find_tips(repository, gaps).commits
     commits = list_commits(repository, tips, gaps, since=since)
     outcome.commits = len(commits)
-    places = attribute_all_blobs(repository, commits, scan.jobs, gaps)
+    places = attribute_blobs(repository, commits, attribution.AllBlobs(), scan.jobs, gaps)
     attribute_messages(repository, RefTips(), commits, commits, places)
     results = _scan_batches(scan, [sorted(places)] if places else [], outcome)
     paths = sorted({path for oid in results for path in places.get(oid, ())})
