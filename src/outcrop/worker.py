@@ -264,7 +264,9 @@ def _build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:
             min_size=1,
             max_size=6,
             timeout=_RELEASE_TIMEOUT,
-            kwargs={"options": f"{session_options(idle_timeout=runtime.idle_timeout)} {jobs.SESSION_OPTIONS}"},
+            kwargs={
+                "options": f"{session_options(idle_timeout=runtime.idle_timeout)} {jobs.SESSION_OPTIONS}"
+            },
         )
     )
 
