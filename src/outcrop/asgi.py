@@ -141,6 +141,8 @@ async def _healthz(_: Request) -> Response:
 
 
 async def _readyz(request: Request) -> Response:
-    """Answer 200 if the database answers too and can write, otherwise 503."""
+    """Answer 200 if the database answers, can write and has a schema of this program, otherwise 503."""
+    if request.state.runtime.outdated.is_set():
+        return json_response({"status": "outdated"}, 503)
     readiness = await request.state.readiness.run()
     return json_response({"status": readiness}, 200 if readiness is Readiness.OK else 503)

@@ -10,13 +10,15 @@ from itertools import count
 
 import structlog
 
+from outcrop.domain.errors import OperatorError
 from outcrop.settings import Settings
 from outcrop.store import db as database
-from outcrop.store import schema
+from outcrop.store import schema, secret_policy
 from outcrop.store.db import WORKER_IDLE_TIMEOUT, Connection, Pool
 from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keyring, OperatorKey, unlock_keyring
 
+CHECK_SCHEMA_EVERY = 60.0  # seconds
 _FIRST_RETRY_DELAY = 0.5  # seconds; doubled after each attempt to reach the database
 
 log = structlog.get_logger()
@@ -42,10 +44,15 @@ def operator_key(settings: Settings) -> OperatorKey:
 
 
 async def prepare_database(settings: Settings, url: str) -> Keyring:
-    """Migrate the schema and unlock the keyring, so that a problem is reported before anything is served."""
+    """Migrate the schema, unlock the keyring and compare the settings that all processes must share.
+
+    So a problem is reported before anything is served.
+    """
     async with await database.connect(url) as db:
         await schema.migrate(db)
-        return await unlock_keyring(db, operator_key(settings), os.urandom(80))
+        keys = await unlock_keyring(db, operator_key(settings), os.urandom(80))
+        await secret_policy.settle(db, settings.keep_secrets)
+        return keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,8 @@ async def open_session(settings: Settings) -> AsyncIterator[CommandSession]:
         db = await stack.enter_async_context(await database.connect(url))
         await schema.migrate(db)
         keys = await unlock_keyring(db, operator_key(settings), os.urandom(80))
+        if settings.keep_secrets is not None:
+            await secret_policy.settle(db, settings.keep_secrets)
         yield CommandSession(db, keys, await database.current_time(db))
 
 
@@ -76,6 +85,7 @@ class Runtime:
     keys: Keyring
     url: str = field(repr=False)
     idle_timeout: float = WORKER_IDLE_TIMEOUT  # seconds that a session may be idle in a transaction
+    outdated: asyncio.Event = field(default_factory=asyncio.Event)  # set when this program no longer fits
 
 
 @asynccontextmanager
@@ -86,10 +96,12 @@ async def open_runtime(
     statement_timeout: float,
     idle_timeout: float = WORKER_IDLE_TIMEOUT,
     max_retry_delay: float | None = None,
+    check_schema_every: float = CHECK_SCHEMA_EVERY,
 ) -> AsyncIterator[Runtime]:
     """Open and prepare the database, and yield a pool of connections to it.
 
-    The server ends a session after `idle_timeout` idle seconds in a transaction. If the database cannot be
+    Every `check_schema_every` seconds it is checked whether this program still works on the schema. The
+    server ends a session after `idle_timeout` idle seconds in a transaction. If the database cannot be
     reached, raise DatabaseUnavailableError. With `max_retry_delay`, try again without limit instead, with
     pauses that grow to that many seconds; an embedded server that dies is then started again.
     """
@@ -105,7 +117,27 @@ async def open_runtime(
                 url, size=pool_size, statement_timeout=statement_timeout, idle_timeout=idle_timeout
             )
         )
-        yield Runtime(pool, keys, url, idle_timeout)
+        runtime = Runtime(pool, keys, url, idle_timeout)
+        watch = asyncio.create_task(_watch_schema(runtime, check_schema_every))
+        try:
+            yield runtime
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+
+
+async def _watch_schema(runtime: Runtime, interval: float) -> None:
+    """Set `runtime.outdated` when a newer program has made the schema one that this program does not know."""
+    while not runtime.outdated.is_set():
+        await asyncio.sleep(interval)
+        try:
+            async with runtime.pool.connection() as db:
+                await schema.check_compatibility(db)
+        except database.UNAVAILABLE:
+            continue
+        except OperatorError as error:
+            log.error("schema_too_new", reason=error.message)  # noqa: TRY400
+            runtime.outdated.set()
 
 
 async def _prepare_when_available(settings: Settings, url: str, max_delay: float) -> Keyring:

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_v
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from outcrop.domain.errors import OperatorError
+from outcrop.domain.secret import KeepSecrets
 
 
 def _split_commas(value: object) -> object:
@@ -51,7 +52,7 @@ class Settings(BaseSettings):
     rules: Path | None = None
     validate_: Literal["off", "safe", "full"] = Field("safe", validation_alias="OUTCROP_VALIDATE")
     stale_after_days: Annotated[int, Field(ge=1, le=3650)] = 30
-    keep_secrets: Literal["active", "none"] = "active"
+    keep_secrets: KeepSecrets | None = None
     notice: Annotated[str, Field(max_length=300)] | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -11,6 +11,7 @@ from uuid import UUID
 
 import procrastinate
 import structlog
+from procrastinate.manager import JobManager
 
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
@@ -84,7 +85,6 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
             github_token=None
             if settings.github_token is None
             else Secret(settings.github_token.get_secret_value(), mask_all=True),
-            keep_secrets=settings.keep_secrets != "none",
             jobs=jobs,
             work=cache,
         )
@@ -95,14 +95,15 @@ async def work(
 ) -> None:
     """Work until `stop` is set; while the database is unavailable, wait for it.
 
-    Run `jobs` sources at once. A worker without a sign of life for `dead_after` seconds counts as dead.
+    Run `jobs` sources at once. A worker without a sign of life for `dead_after` seconds counts as dead. When
+    this program no longer works on the schema (`runtime.outdated`), running jobs end and nothing new begins.
     """
     # Failures are logged here, without tracebacks, whose texts may contain credentials.
     logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
     async with open_run_context(settings, runtime, jobs) as context:
         stale_after = timedelta(days=settings.stale_after_days)
         periodic = [
-            asyncio.create_task(_run_every(seconds, stop, task))
+            asyncio.create_task(_run_every(seconds, runtime.outdated, stop, task))
             for seconds, task in (
                 (FOLD_EVERY, lambda: _fold_rollups(runtime)),
                 (_SCHEDULE_EVERY, lambda: start_due_runs(context)),
@@ -122,7 +123,7 @@ async def work(
         # Jobs and deliveries end by themselves when `stop` is set.
         main_tasks = [
             asyncio.create_task(_run_jobs(runtime, context, stop, dead_after)),
-            asyncio.create_task(deliveries.run(stop)),
+            asyncio.create_task(_deliver(deliveries, runtime.outdated, stop)),
         ]
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({stopped, *periodic, *main_tasks}, return_when=asyncio.FIRST_COMPLETED)
@@ -136,11 +137,16 @@ async def work(
 # --- periodic tasks
 
 
-async def _run_every(seconds: float, stop: asyncio.Event, task: Callable[[], Awaitable[object]]) -> None:
-    """Run a task every so many seconds until `stop` is set; log its failures and go on."""
+async def _run_every(
+    seconds: float, outdated: asyncio.Event, stop: asyncio.Event, task: Callable[[], Awaitable[object]]
+) -> None:
+    """Run a task every so many seconds until `stop` is set; log its failures and go on.
+
+    While `outdated` is set, the task is not run.
+    """
     while not stop.is_set():
         try:
-            if count := await task():
+            if not outdated.is_set() and (count := await task()):
                 log.debug("periodic_task_done", count=count)
         except UNAVAILABLE as error:
             log.warning("database_unavailable", error=type(error).__name__)
@@ -174,6 +180,23 @@ async def _save_heartbeats(runtime: Runtime) -> int:
     """Save heartbeats of the runs whose jobs wait for a free worker; return how many."""
     async with runtime.pool.connection() as db:
         return await scans.save_heartbeats_of_queued(db)
+
+
+async def _deliver(deliveries: DeliveryWorker, outdated: asyncio.Event, stop: asyncio.Event) -> None:
+    """Deliver events until `outdated` or `stop` is set, then wait for `stop`."""
+    end = asyncio.Event()
+
+    async def end_after(event: asyncio.Event) -> None:
+        await event.wait()
+        end.set()
+
+    waiting = [asyncio.create_task(end_after(event)) for event in (outdated, stop)]
+    try:
+        await deliveries.run(end)
+        await stop.wait()
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 async def _fold_rollups(runtime: Runtime) -> int:
@@ -255,6 +278,18 @@ class _RetryAlways(procrastinate.BaseRetryStrategy):
         return procrastinate.RetryDecision(retry_in={"seconds": delay})
 
 
+class _JobManager(JobManager):
+    """Fetches no job after `outdated` is set. The worker then idles, and its running jobs end."""
+
+    def __init__(self, connector: procrastinate.BaseConnector, outdated: asyncio.Event) -> None:
+        super().__init__(connector)
+        self._outdated = outdated
+
+    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> procrastinate.jobs.Job | None:
+        """Return the next job of the queues; None if there is none or no new work is taken."""
+        return None if self._outdated.is_set() else await super().fetch_job(queues, worker_id)
+
+
 def _build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:
     """Return the procrastinate app with the tasks of the pipeline."""
     # A task that waits for a connection cannot be stopped, so the timeout is short.
@@ -269,6 +304,7 @@ def _build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:
             },
         )
     )
+    app.job_manager = _JobManager(app.connector, runtime.outdated)
 
     @app.task(name=PLAN_TASK, retry=_RetryAlways())
     async def plan(account_id: int, scan_id: str) -> None:

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from outcrop import __version__
+from outcrop.store.schema import newest_version
 from tests.cli.conftest import Outcrop
 from tests.support.factories import make_line
 from tests.support.workers import new_database
@@ -72,7 +73,42 @@ def test_a_newer_database_is_refused(outcrop: Outcrop, environment: dict[str, st
         db.execute("INSERT INTO migrations VALUES (9999, 'from the future', now())")
     ran = outcrop("account", "list")
     assert ran.code == 2
-    assert "newer version" in ran.err
+    assert "newer than this version" in ran.err
+    checks = outcrop("doctor", "--json")
+    assert checks.code == 2
+    assert [(c["check"], c["ok"]) for c in json.loads(checks.out)] == [("database", True), ("schema", False)]
+    assert "newer than this version of Outcrop: 9999" in checks.out
+
+
+def test_a_newer_schema_that_this_version_fits_is_used(outcrop: Outcrop, environment: dict[str, str]) -> None:
+    outcrop("migrate")
+    with psycopg.connect(environment["OUTCROP_DATABASE_URL"], autocommit=True) as db:
+        db.execute("INSERT INTO migrations VALUES (9999, 'from the future', now(), %s)", [newest_version()])
+    assert outcrop("account", "list", "--json").json == []
+    assert outcrop("migrate", "--json").json == {"applied": []}
+    assert outcrop("doctor", "--json").code == 2, "an upgrade is due, although nothing is wrong"
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_a_schema_that_needs_a_newer_program_stops_serve_and_worker(
+    environment: dict[str, str], command: str, outcrop: Outcrop
+) -> None:
+    outcrop("migrate")
+    with psycopg.connect(environment["OUTCROP_DATABASE_URL"], autocommit=True) as db:
+        db.execute(
+            "INSERT INTO migrations VALUES (9999, 'from the future', now(), %s)", [newest_version() + 1]
+        )
+    options = ["--port", "0"] if command == "serve" else []
+    ran = subprocess.run(
+        [sys.executable, "-m", "outcrop", command, *options],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines()[-1].endswith("newer than this version of Outcrop: upgrade this one")
 
 
 def test_a_database_that_is_not_utf8_is_refused(outcrop: Outcrop, cluster: str, worker_id: str) -> None:

@@ -89,7 +89,8 @@ def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
 def run_health_checks(url: str) -> dict[str, bool]:
     async def main() -> dict[str, bool]:
         async with await database.connect(url) as db:
-            return {check.name: check.ok for check in await maintenance.run_health_checks(db, OPERATOR)}
+            checks = await maintenance.run_health_checks(db, OPERATOR, None)
+            return {check.name: check.ok for check in checks}
 
     return asyncio.run(main())
 
@@ -319,7 +320,7 @@ def test_a_newer_or_empty_database_is_not_backed_up(
 ) -> None:
     with psycopg.connect(restored_database[0], autocommit=True) as db:
         db.execute("INSERT INTO migrations VALUES (9999, 'from the future', now())")
-        with pytest.raises(OperatorError, match="newer version"):
+        with pytest.raises(OperatorError, match="newer than this version"):
             make_backup(restored_database[0])
         db.execute("DELETE FROM migrations WHERE version = 9999")
     with pytest.raises(OperatorError, match="nothing to back up"):

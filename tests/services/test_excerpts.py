@@ -1,6 +1,5 @@
 """Excerpts: stored encrypted, shown for the right place, erased together with the credential."""
 
-from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -81,7 +80,8 @@ def test_a_site_and_a_folder_have_them_too(pipeline: Pipeline, account: Account,
 def test_where_no_credential_is_kept_no_line_is(pipeline: Pipeline, account: Account) -> None:
     owner = pipeline.add_owner()
     pipeline.add_repository(f"{owner}/shop", {"a.py": KEY})
-    pipeline.scan(account, owner_spec(owner), replace(pipeline.context, keep_secrets=False))
+    with pipeline.keep_no_secrets():
+        pipeline.scan(account, owner_spec(owner))
     found = pipeline.finding(account)
     assert (found["secret_box"], found["excerpt_box"]) == (None, None)
     assert pipeline.excerpt(account, found["id"]) is None

@@ -132,7 +132,6 @@ def import_report(
             backend.keys,
             tenant.account,
             file,
-            keep_secrets=True,
             by="test",
             now=now(),
             progress=lambda _: None,

@@ -39,6 +39,7 @@ OPERATOR = """
     people/keys.revoke
     runs/jobs.migrate runs/scans.lock_foreground runs/scans.unlock_foreground runs/scans.select_unfinished
     schema._lock_schema schema._apply_migrations schema._applied_versions
+    secret_policy.select secret_policy.save secret_policy.settle
 """
 # Statements about the connection or about temporary tables, which hold no rows of an account.
 NO_ROWS = """

@@ -45,10 +45,11 @@ def running_server(
     base_url: str | None = None,
     rate_limit: int | None = None,
     protocol: type[ApiProtocol] = ApiProtocol,
+    check_schema_every: float = 60.0,
     **options: Any,
 ) -> Iterator[Server]:
     """Serve the application on a free loopback port, in a thread."""
-    runtime = open_runtime(settings, pool_size=8, statement_timeout=4)
+    runtime = open_runtime(settings, pool_size=8, statement_timeout=4, check_schema_every=check_schema_every)
     app = create_app(runtime, base_url=base_url or "http://127.0.0.1", rate_limit=rate_limit, **options)
     config = uvicorn.Config(
         app,
@@ -146,7 +147,7 @@ class Backend:
 
         async def work(db: Connection) -> exchange.ImportSummary:
             return await exchange.import_findings(
-                db, self.keys, account, file, keep_secrets=True, by="test", now=now(), progress=lambda _: None
+                db, self.keys, account, file, by="test", now=now(), progress=lambda _: None
             )
 
         return self.run(work, transaction=False)

@@ -19,6 +19,7 @@ from outcrop.domain.secret import Secret
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
+from outcrop.runtime import Runtime
 from outcrop.scanner.engine.load import compile_ruleset, save_ruleset
 from outcrop.scanner.rules.example_templates import expand_template
 from outcrop.scanner.rules.toml import parse_rule_file
@@ -298,6 +299,20 @@ class Pipeline:
     def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Run a statement on the database and return its rows."""
         return query(self.url, statement, *values)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime of a worker on this database."""
+        return Runtime(self.context.pool, self.context.keys, self.url)
+
+    @contextmanager
+    def keep_no_secrets(self) -> Iterator[None]:
+        """Set the database to store no credentials during the block."""
+        self.sql("UPDATE keyring SET keep_secrets = 'none'")
+        try:
+            yield
+        finally:
+            self.sql("UPDATE keyring SET keep_secrets = 'active'")
 
     def findings(self, account: Account) -> list[dict[str, Any]]:
         """Return the findings of an account as database rows, ordered by path."""

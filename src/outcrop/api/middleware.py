@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import structlog
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outcrop.api import errors
@@ -96,6 +96,8 @@ class RequestMiddleware:
         path: str = scope["path"]
         if self.https and scope["scheme"] != "https" and path not in _PROBES:
             await answer.respond(self._redirect(scope), scope, receive)
+        elif scope["state"]["runtime"].outdated.is_set() and path not in _PROBES:
+            await answer.respond(_outdated(path), scope, receive)
         elif path == "/api" or path.startswith("/api/"):
             await self._api(scope, receive, answer)
         else:
@@ -215,6 +217,14 @@ class ResponseWriter:
             request_id=self.request_id,
             key_id=self.key_id,
         )
+
+
+def _outdated(path: str) -> Response:
+    """Return the response of a process that no longer works on the database's schema; it does no new work."""
+    message, headers = "a newer version has changed the database: this process ends", {"Retry-After": "5"}
+    if path.startswith("/api/"):
+        return errors.error(503, "busy", message, headers)
+    return PlainTextResponse(message, 503, headers)
 
 
 def _printable(path: str) -> str:

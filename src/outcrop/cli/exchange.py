@@ -53,7 +53,6 @@ def import_(
                 session.keys,
                 await accounts.get_account(session.db, slug),
                 source,
-                keep_secrets=settings.keep_secrets == "active",
                 by=OPERATOR,
                 now=session.now,
                 progress=progress,

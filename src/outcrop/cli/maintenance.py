@@ -14,6 +14,7 @@ from outcrop.cli.progress import byte_progress
 from outcrop.cli.session import AsJson, run, show, show_all, start
 from outcrop.domain import clock
 from outcrop.domain.errors import BadInputError
+from outcrop.domain.secret import KeepSecrets
 from outcrop.runtime import open_database, open_session, operator_key
 from outcrop.services import backup as backups
 from outcrop.services import maintenance
@@ -23,7 +24,7 @@ from outcrop.store.backup.archive import create_file
 from outcrop.store.embedded.server import describe_full_disk
 from outcrop.store.keyring import MIN_OPERATOR_KEY_LENGTH
 
-secrets = typer.Typer(help="The key that protects stored credentials.", no_args_is_help=True)
+secrets = typer.Typer(help="Stored credentials, and the key that protects them.", no_args_is_help=True)
 
 
 def migrate(as_json: AsJson = False) -> None:
@@ -39,13 +40,13 @@ def migrate(as_json: AsJson = False) -> None:
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Check the database, its schema and the secret key, and recount all stored counts."""
+    """Check the database, its schema, the secret key and the settings; recount counts and scores."""
     settings = start()
 
     async def main() -> list[maintenance.HealthCheck]:
         with open_database(settings) as url:
             async with await database.connect(url) as db:
-                return await maintenance.run_health_checks(db, operator_key(settings))
+                return await maintenance.run_health_checks(db, operator_key(settings), settings.keep_secrets)
 
     checks = run(main)
     show_all(
@@ -155,6 +156,25 @@ def _readable_twice(file: Path) -> Iterator[tuple[BinaryIO, int]]:
             yield source, file.stat().st_size
     except OSError as error:
         raise BadInputError(f"cannot read {file}: {error.strerror or error}") from None
+
+
+@secrets.command("keep")
+def keep(
+    which: Annotated[
+        KeepSecrets,
+        typer.Argument(metavar="active|none", help="active: until 30 days after a finding was closed; none."),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Set which credentials are stored, for all processes of the database. With none, a worker erases all."""
+    settings = start().model_copy(update={"keep_secrets": None})  # the setting to change may differ
+
+    async def main() -> None:
+        async with open_session(settings) as session:
+            await maintenance.keep_secrets(session.db, which, by=cli.OPERATOR, now=session.now)
+
+    run(main)
+    show({"keep": which}, as_json=as_json)
 
 
 @secrets.command("rotate")

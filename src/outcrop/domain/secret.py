@@ -1,6 +1,7 @@
 """Hold raw credentials in memory. They print masked everywhere; only `reveal` returns the raw value."""
 
 import re
+from enum import StrEnum
 from typing import NewType, NoReturn
 from urllib.parse import quote, unquote
 
@@ -12,6 +13,13 @@ MIN_LENGTH_TO_MASK_IN_TEXT = 8  # shorter values occur in ordinary words too oft
 MaskedText = NewType("MaskedText", str)
 
 _LOOKS_MASKED = re.compile(r"[^*]{0,8}\*{4,}[^*]{0,8}", re.DOTALL)
+
+
+class KeepSecrets(StrEnum):
+    """Which credentials of findings are stored, encrypted."""
+
+    ACTIVE = "active"  # those of findings that were closed less than 30 days ago, or are open
+    NONE = "none"
 
 
 class Secret:

@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import BinaryIO
 
 from outcrop.domain.errors import BadInputError, OperatorError
-from outcrop.store import audit, keyring, outbox, schema
+from outcrop.domain.secret import KeepSecrets
+from outcrop.store import audit, keyring, outbox, schema, secret_policy
 from outcrop.store.backup import tables as backup_tables
 from outcrop.store.backup.archive import ArchiveHeader, ArchiveReader, ArchiveWriter
 from outcrop.store.db import Connection
@@ -47,7 +48,10 @@ async def write_backup(
             raise OperatorError("there is nothing to back up: the database has no account yet")
         keys = keyring.unwrap_backup_keys(wrapped, operator, "this database")
         ring = {name: value.hex() for name, value in asdict(wrapped).items()}
-        writer = ArchiveWriter(file, ArchiveHeader(now, version, contents.schema, ring, contents.sequences))
+        header = ArchiveHeader(
+            now, version, contents.schema, ring, contents.sequences, await _select_keep_secrets(db, contents)
+        )
+        writer = ArchiveWriter(file, header)
         rows = {}
         for table in contents.tables:
             writer.begin_table(table.name, table.columns)
@@ -132,6 +136,8 @@ async def restore_backup(
     await backup_tables.set_sequences(db, verified.header.sequences)
     await keyring.upsert_wrapped_keys(db, verified.keyring)
     migrated = await schema.migrate(db)
+    if verified.header.keep_secrets is not None:
+        await secret_policy.save(db, verified.header.keep_secrets)
     deliveries = await outbox.end_open_deliveries(db, reason=_MAYBE_SENT, now=now)
     runs = await _end_runs(db, now=now)
     header = verified.header
@@ -191,3 +197,10 @@ async def _end_runs(db: Connection, *, now: datetime) -> int:
 def _altered(name: str) -> BadInputError:
     """Return the error for a backup whose content is not what was verified or written."""
     return BadInputError(f"{name} was altered: nothing was restored")
+
+
+async def _select_keep_secrets(
+    db: Connection, contents: backup_tables.DatabaseContents
+) -> KeepSecrets | None:
+    """Return which credentials the database keeps; None in a schema that has no such setting."""
+    return await secret_policy.select(db) if contents.schema >= schema.RECORDS_SETTINGS else None

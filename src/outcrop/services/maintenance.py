@@ -1,11 +1,12 @@
-"""Check the health of the service, and rotate the operator's key."""
+"""Check the health of the service, rotate the operator's key, and set which credentials are stored."""
 
 import os
 from dataclasses import dataclass
 from datetime import datetime
 
 from outcrop.domain.errors import OperatorError
-from outcrop.store import audit, keyring, schema
+from outcrop.domain.secret import KeepSecrets
+from outcrop.store import audit, keyring, schema, secret_policy
 from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.findings import rollups
@@ -21,23 +22,55 @@ class HealthCheck:
     detail: str
 
 
-async def run_health_checks(db: Connection, operator: OperatorKey) -> list[HealthCheck]:
-    """Check database, schema, key and counts; skip the checks that a pending migration makes impossible."""
-    checks = [HealthCheck("database", ok=True, detail=await database.describe_server(db))]
-    pending = await schema.pending_migrations(db)
-    detail = f"to be applied: {', '.join(pending)}" if pending else "up to date"
-    checks.append(HealthCheck("schema", not pending, detail))
-    if pending:
+async def run_health_checks(
+    db: Connection, operator: OperatorKey, keep_secrets: KeepSecrets | None
+) -> list[HealthCheck]:
+    """Check database, schema, key, settings and counts, and recompute a sample of the scores.
+
+    The checks that a pending migration or a newer schema makes impossible are skipped. `keep_secrets` is what
+    the settings state.
+    """
+    checks = [
+        HealthCheck("database", ok=True, detail=await database.describe_server(db)),
+        await _check_schema(db),
+    ]
+    if not checks[-1].ok:
         return checks
     try:
         await keyring.unlock_keyring(db, operator, os.urandom(80))
         checks.append(HealthCheck("secret key", ok=True, detail="fits"))
     except OperatorError as error:
         checks.append(HealthCheck("secret key", ok=False, detail=error.message))
+    try:
+        await secret_policy.check(db, keep_secrets)
+        kept = await secret_policy.select(db) or KeepSecrets.ACTIVE
+        checks.append(HealthCheck("kept secrets", ok=True, detail=kept))
+    except OperatorError as error:
+        checks.append(HealthCheck("kept secrets", ok=False, detail=error.message))
     wrong = await rollups.find_mismatches(db)
     detail = f"{len(wrong)} cells differ from a recount" if wrong else "equal to a recount"
     checks.append(HealthCheck("counts", not wrong, detail))
     return checks
+
+
+async def _check_schema(db: Connection) -> HealthCheck:
+    """Check that the schema is that of this program."""
+    if await schema.is_newer(db):
+        version, own = await schema.select_version(db), schema.newest_version()
+        detail = f"newer than this version of Outcrop: {version:04d}, and this version knows {own:04d}"
+        return HealthCheck("schema", ok=False, detail=detail)
+    pending = await schema.pending_migrations(db)
+    detail = f"to be applied: {', '.join(pending)}" if pending else "up to date"
+    return HealthCheck("schema", not pending, detail)
+
+
+async def keep_secrets(db: Connection, value: KeepSecrets, *, by: str, now: datetime) -> None:
+    """Set which credentials the processes of this database store; a worker erases the others."""
+    async with db.transaction():
+        before = await secret_policy.select(db)
+        await secret_policy.save(db, value)
+        detail = {"from": before, "to": value}
+        await audit.append(db, None, audit.AuditLine(now, by, "secrets.keep", detail=detail))
 
 
 async def rotate_key(db: Connection, operator: OperatorKey, new: str, *, by: str, now: datetime) -> None:

@@ -1,11 +1,15 @@
 """Create the database schema and keep it up to date.
 
 `migrations/NNNN_name.sql` are applied in order, each once; the table `migrations` lists the applied versions.
-The job queue's tables belong to procrastinate and are migrated along with ours (`runs.jobs.migrate`).
+The first line of each, `-- compatible_from: N`, states the lowest version whose programs still work on the
+schema after it. So programs of two versions can run side by side during an upgrade. The job queue's tables
+belong to procrastinate and are migrated along with ours (`runs.jobs.migrate`).
 """
 
 import re
+from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from outcrop.domain.errors import OperatorError
 from outcrop.store.db import Connection, fetch_single_row
@@ -13,16 +17,45 @@ from outcrop.store.locks import AdvisoryLock
 from outcrop.store.runs import jobs
 
 _MIN_SERVER_VERSION = 150000  # as `server_version_num` counts
+RECORDS_SETTINGS = 12  # the version that added the columns `compatible_from` and `keep_secrets`
+
+
+class _Migration(NamedTuple):
+    """A migration file of this program."""
+
+    name: str
+    compatible_from: int
+    sql: str
 
 
 async def migrate(db: Connection) -> list[str]:
-    """Apply all missing migrations in one transaction; return their names."""
+    """Apply all missing migrations in one transaction; return their names.
+
+    Do nothing if a newer program has migrated the database and this one still works on it. Raise
+    OperatorError if it does not.
+    """
     await _check_server(db)
     async with db.transaction():
         await _lock_schema(db)
+        if await is_newer(db):
+            await check_compatibility(db)
+            return []
         applied = await _apply_migrations(db, newest_version())
         await jobs.migrate(db)
     return applied
+
+
+async def check_compatibility(db: Connection) -> None:
+    """Raise OperatorError if a newer program has made the schema one that this program does not work on."""
+    own = newest_version()
+    (lowest,) = await fetch_single_row(
+        db,
+        """SELECT coalesce(max(coalesce(compatible_from, version)), 0) FROM migrations
+           WHERE version > %s""",
+        [own],
+    )
+    if lowest > own:
+        raise _too_new()
 
 
 async def create_schema(db: Connection, version: int) -> None:
@@ -54,9 +87,14 @@ async def read_version(db: Connection) -> int | None:
     """Return the version of the database's schema; None if there is none. Raise if this program is older."""
     if not await _has_migrations_table(db):
         return None
-    (version,) = await fetch_single_row(db, "SELECT max(version) FROM migrations")
-    if version > newest_version():
+    if (version := await select_version(db)) > newest_version():
         raise _too_new()
+    return version
+
+
+async def select_version(db: Connection) -> int:
+    """Return the version of the database's schema, also a newer one than this program's; 0 if it is empty."""
+    (version,) = await fetch_single_row(db, "SELECT coalesce(max(version), 0) FROM migrations")
     return int(version)
 
 
@@ -68,7 +106,12 @@ def newest_version() -> int:
 async def pending_migrations(db: Connection) -> list[str]:
     """Return the names of the migrations that `migrate` would apply."""
     done = await _applied_versions(db) if await _has_migrations_table(db) else set()
-    return [name for version, (name, _) in sorted(_read_migrations().items()) if version not in done]
+    return [found.name for version, found in sorted(_read_migrations().items()) if version not in done]
+
+
+async def is_newer(db: Connection) -> bool:
+    """Whether a newer program has migrated the database."""
+    return await _has_migrations_table(db) and await select_version(db) > newest_version()
 
 
 async def _lock_schema(db: Connection) -> None:
@@ -85,13 +128,18 @@ async def _apply_migrations(db: Connection, last_version: int) -> list[str]:
            (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz(0) NOT NULL)"""
     )
     done = await _applied_versions(db)
-    if done - known.keys():
-        raise _too_new()
     for version in sorted(version for version in known.keys() - done if version <= last_version):
-        name, text = known[version]
-        await db.execute(text.encode())
-        await db.execute("INSERT INTO migrations VALUES (%s, %s, now())", [version, name])
-        applied.append(name)
+        migration = known[version]
+        await db.execute(migration.sql.encode())
+        await db.execute("INSERT INTO migrations VALUES (%s, %s, now())", [version, migration.name])
+        applied.append(migration.name)
+    if applied and last_version >= RECORDS_SETTINGS:
+        await db.execute(
+            """UPDATE migrations m SET compatible_from = known.compatible_from
+               FROM unnest(%s::int[], %s::int[]) AS known (version, compatible_from)
+               WHERE m.version = known.version AND m.compatible_from IS NULL""",
+            [list(known), [migration.compatible_from for migration in known.values()]],
+        )
     return applied
 
 
@@ -107,18 +155,22 @@ async def _applied_versions(db: Connection) -> set[int]:
     return {version for (version,) in await cursor.fetchall()}
 
 
-def _read_migrations() -> dict[int, tuple[str, str]]:
-    """Return the migration files of this program: version -> (file name without suffix, SQL)."""
+@cache
+def _read_migrations() -> dict[int, _Migration]:
+    """Return the migrations of this program by version."""
     migrations = {}
     for file in files("outcrop.store").joinpath("migrations").iterdir():
         if match := re.fullmatch(r"(\d{4})_\w+\.sql", file.name):
-            migrations[int(match[1])] = (file.name.removesuffix(".sql"), file.read_text("utf-8"))
+            text = file.read_text("utf-8")
+            stated = re.match(r"-- compatible_from: (\d+)\n", text)
+            assert stated, f"{file.name} does not state compatible_from"  # noqa: S101
+            migrations[int(match[1])] = _Migration(file.name.removesuffix(".sql"), int(stated[1]), text)
     return migrations
 
 
 def _too_new() -> OperatorError:
     """Return the error for a database whose schema is newer than this program."""
-    return OperatorError("the database was written by a newer version of Outcrop: upgrade this one")
+    return OperatorError("the database's schema is newer than this version of Outcrop: upgrade this one")
 
 
 async def _check_server(db: Connection) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import io
 import random
 import zipfile
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -463,17 +462,18 @@ def test_a_changed_rule_resolves_nothing_even_if_values_are_not_stored(
     pipeline: Pipeline, account: Account
 ) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": f"1 {ACME}"})
-    with pipeline.open_rules(OLD_RULE) as context:
-        pipeline.scan(account, spec, replace(context, keep_secrets=False))
-    assert pipeline.finding(account)["secret_box"] is None
-    rewrite_history(pipeline, shop, keep_commits=False, files={"a.txt": f"2 {ACME}"})
-    with pipeline.open_rules(NO_RULE) as context:
-        pipeline.scan(account, spec, replace(context, keep_secrets=False))
-    assert pipeline.finding(account)["status"] == "active"
-    with pipeline.open_rules(OLD_RULE) as context:
-        pipeline.scan(account, spec, replace(context, keep_secrets=False))
-        rewrite_history(pipeline, shop, keep_commits=False)
-        assert counts(pipeline.scan(account, spec, replace(context, keep_secrets=False))) == (0, 0, 1)
+    with pipeline.keep_no_secrets():
+        with pipeline.open_rules(OLD_RULE) as context:
+            pipeline.scan(account, spec, context)
+        assert pipeline.finding(account)["secret_box"] is None
+        rewrite_history(pipeline, shop, keep_commits=False, files={"a.txt": f"2 {ACME}"})
+        with pipeline.open_rules(NO_RULE) as context:
+            pipeline.scan(account, spec, context)
+        assert pipeline.finding(account)["status"] == "active"
+        with pipeline.open_rules(OLD_RULE) as context:
+            pipeline.scan(account, spec, context)
+            rewrite_history(pipeline, shop, keep_commits=False)
+            assert counts(pipeline.scan(account, spec, context)) == (0, 0, 1)
 
 
 def test_a_renamed_rule_changes_the_type_of_the_same_finding(pipeline: Pipeline, account: Account) -> None:

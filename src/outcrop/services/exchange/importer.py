@@ -15,7 +15,7 @@ from outcrop.domain.account import Account
 from outcrop.services.exchange.formats import ImportFormat, read_records
 from outcrop.services.exchange.import_records import ImportRecord, RecordBuilder
 from outcrop.services.exchange.merge import merge_with_stored
-from outcrop.store import audit
+from outcrop.store import audit, secret_policy
 from outcrop.store.db import Connection
 from outcrop.store.findings import bulk
 from outcrop.store.keyring import Keyring
@@ -39,7 +39,6 @@ async def import_findings(
     account: Account,
     file: BinaryIO,
     *,
-    keep_secrets: bool,
     by: str,
     now: datetime,
     progress: Callable[[int], None],
@@ -53,6 +52,7 @@ async def import_findings(
     so far.
     """
     format_, file_records = read_records(file, format_)
+    keep_secrets = await secret_policy.keeps_secrets(db)
     builder = RecordBuilder(
         keys, account.id, now, keep_secrets=keep_secrets, format_=format_, restore=restore
     )

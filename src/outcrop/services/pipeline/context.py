@@ -44,7 +44,6 @@ class RunContext(ValidationContext):
     egress: Egress
     github_url: str
     github_token: Secret | None = None  # the operator's, for public repositories
-    keep_secrets: bool = True  # whether credentials are stored, encrypted
     jobs: int = 1  # sources that are scanned at once, and processes that scan a large repository
     work: Path = Path()  # the folder in which repositories are cloned
     release: Release = RELEASE

@@ -9,7 +9,7 @@ from outcrop.domain.target import EVERY, Schedule, Target, TargetKind
 from outcrop.services.pipeline.context import ACTOR, RunContext
 from outcrop.services.pipeline.enqueue import enqueue_source, start_run
 from outcrop.services.pipeline.plan import end_run
-from outcrop.store import audit
+from outcrop.store import audit, secret_policy
 from outcrop.store.db import Connection, current_time
 from outcrop.store.findings import table
 from outcrop.store.runs import jobs, scans, source_locks, sources, targets
@@ -119,14 +119,14 @@ async def mark_stale(context: RunContext, *, after: timedelta) -> int:
 async def erase_secrets(context: RunContext) -> int:
     """Erase the stored credentials of findings that were closed at least ERASE_AFTER ago; return how many.
 
-    If `context.keep_secrets` is false, erase all credentials. The audit trail of each account gets the number
-    of its erased credentials.
+    If the database's setting is to keep none, erase all credentials. The audit trail of each account gets the
+    number of its erased credentials.
     """
     erased = 0
     while True:
         async with context.pool.connection() as db, db.transaction():
             moment = await current_time(db)
-            closed_before = moment - ERASE_AFTER if context.keep_secrets else None
+            closed_before = moment - ERASE_AFTER if await secret_policy.keeps_secrets(db) else None
             account_ids = await table.erase_secrets(db, closed_before=closed_before, limit=_ERASE_BATCH_SIZE)
             counts = Counter(account_ids)
             for account_id, count in sorted(counts.items()):

@@ -44,7 +44,7 @@ from outcrop.services.pipeline.validate import (
     validate_secrets,
     with_verdict,
 )
-from outcrop.store import audit, outbox
+from outcrop.store import audit, outbox, secret_policy
 from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, table
 from outcrop.store.findings.bulk import FindingRecord
@@ -114,6 +114,7 @@ class _BatchState:
     findings: dict[bytes, LockedFinding]  # by identity, locked
     place_counts: dict[bytes, int]  # by fingerprint: at how many places the credential is stored
     verdicts: dict[bytes, StoredVerdict]  # by fingerprint
+    keeps_secrets: bool  # whether credentials are stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,7 @@ async def _record_batch(
         await sources.lock_findings(db, account_id, [entry.identity for entry in batch]),
         await sources.count_places(db, account_id, [entry.fingerprint for entry in batch]),
         verdicts,
+        await secret_policy.keeps_secrets(db),
     )
     changes = [_build_change(recording, state, entry) for entry in batch]
     for change in changes:
@@ -219,7 +221,7 @@ def _build_change(recording: _Recording, state: _BatchState, placed: _PlacedSecr
         inputs = ScoreInputs.from_hit(secret.hit, verdict)
         finding, score_detail = score_finding(finding, inputs, places=place_count, moment=state.moment)
     # A closed finding keeps its state: a credential that was erased for it is not stored again.
-    stores_secret = recording.context.keep_secrets and (stored is None or finding.status is Status.ACTIVE)
+    stores_secret = state.keeps_secrets and (stored is None or finding.status is Status.ACTIVE)
     record = _build_record(
         recording, placed, finding, score_detail, stores_secret=stores_secret, keeps_place=keeps_place
     )

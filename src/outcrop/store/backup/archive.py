@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from outcrop.domain.errors import BadInputError, OperatorError
+from outcrop.domain.secret import KeepSecrets
 
 PIECE_SIZE = 1 << 20  # bytes of rows that are compressed together
 _ZLIB_LEVEL = 1  # level 6 takes half as long again and saves a twelfth
@@ -47,6 +48,7 @@ class ArchiveHeader:
     schema: int
     keyring: dict[str, str]  # the wrapped keys, hexadecimal; the operator's key is not in the file
     sequences: dict[str, int]  # `table.column` -> next value
+    keep_secrets: KeepSecrets | None = None  # the database's setting
 
 
 @dataclass(slots=True)
@@ -212,6 +214,7 @@ def _parse_header(value: dict[str, Any]) -> ArchiveHeader:
         schema=int(value["schema"]),
         keyring={str(name): str(text) for name, text in value["keyring"].items()},
         sequences={str(name): int(number) for name, number in value["sequences"].items()},
+        keep_secrets=None if value.get("keep_secrets") is None else KeepSecrets(value["keep_secrets"]),
     )
 
 

@@ -1,3 +1,4 @@
+-- compatible_from: 1
 -- Accounts, members, API keys, the audit trail, and the encryption keys.
 
 CREATE TABLE accounts (

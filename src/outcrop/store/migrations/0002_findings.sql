@@ -1,3 +1,4 @@
+-- compatible_from: 2
 -- Findings, and the tables that make lists of them fast and totals exact (docs/adr/0002-lists-at-scale.md).
 
 CREATE EXTENSION IF NOT EXISTS pg_trgm;

@@ -1,3 +1,4 @@
+-- compatible_from: 3
 -- Scan runs, and the queue of events to send.
 
 CREATE TABLE scans (

@@ -1,3 +1,4 @@
+-- compatible_from: 4
 -- The targets of an account, the sources of each scan run, and the state from which the next scan continues.
 
 CREATE TABLE targets (

@@ -1,3 +1,4 @@
+-- compatible_from: 5
 -- Verdicts about credentials, and the parts of a score.
 
 -- One row for each credential of an account, even if it has several findings.

@@ -1,3 +1,4 @@
+-- compatible_from: 6
 -- An account's webhook. The outbox becomes the log of deliveries: an event waits, is claimed, and gets an outcome.
 
 CREATE TABLE webhooks (

@@ -1,3 +1,4 @@
+-- compatible_from: 7
 -- Sessions of the portal, sign-in attempts, one-time links, second factors and saved views.
 
 -- Only the browser has the token. Its SHA-256 is stored (256 random bits need no salt).

@@ -1,3 +1,4 @@
+-- compatible_from: 8
 -- Stored credentials are validated again, oldest verdict first, and erased some time after their finding was closed.
 
 -- The time at which a finding was closed. A trigger sets it, since imports, runs and people all close findings.

@@ -1,3 +1,4 @@
+-- compatible_from: 9
 -- For the portal: counts by credential type, the history of one finding, the lines around a credential.
 
 -- Counts by credential type (kind 11 of store/findings/rollups.py): `service` is the type, `bucket` is 0. They have

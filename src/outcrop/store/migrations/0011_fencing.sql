@@ -1,3 +1,4 @@
+-- compatible_from: 9
 -- One scan of a source at a time. A scan that was overtaken by a newer attempt may write nothing.
 CREATE TABLE source_locks (
     account_id   integer NOT NULL REFERENCES accounts ON DELETE CASCADE,
