@@ -23,7 +23,7 @@ AUTHENTICATION = """
 """
 # Background jobs work for all accounts, and pass each row on with its account.
 BACKGROUND = """
-    findings/rollups.fold_deltas findings/table.erase_secrets findings/table.lock_outdated_scores
+    findings/rollups.fold_deltas findings/table.erase_secrets findings/scores.lock_outdated
     findings/verdicts.select_due findings/verdicts.unlock_revalidation
     outbox.lock_claimer outbox.unlock_claimer outbox.select_waiting_accounts outbox.save_results
     outbox.end_abandoned_deliveries webhooks.delete_old_deliveries
@@ -33,7 +33,7 @@ BACKGROUND = """
 """
 # Commands of the operator, who owns the database.
 OPERATOR = """
-    audit.append_to_every_account findings/rollups.find_mismatches keyring.unlock_keyring
+    audit.append_to_every_account findings/rollups.find_mismatches findings/scores.select_sample keyring.unlock_keyring
     keyring.rotate_operator_key keyring.select_wrapped_keys keyring.upsert_wrapped_keys
     outbox.end_open_deliveries people/accounts.insert people/accounts.select people/accounts.select_all
     people/keys.revoke

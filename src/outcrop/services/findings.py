@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -12,10 +13,11 @@ from outcrop.domain.finding import Action, Finding, TriageAction, TriageResult, 
 from outcrop.domain.paging import FindingQuery, Page
 from outcrop.domain.secret import MaskedText, is_password
 from outcrop.scanner.risk.reasons import ScoreReason, explain_stored_score
+from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.scanner.rules.advice import Advice, find_advice
 from outcrop.store import audit, outbox
 from outcrop.store.db import Connection, limit_lock_wait
-from outcrop.store.findings import listing, table
+from outcrop.store.findings import listing, scores, table
 from outcrop.store.keyring import Keyring
 
 
@@ -164,6 +166,9 @@ async def _apply(
     if after is None:
         return finding, False
     await table.update_triage(db, account_id, after)
+    if after.status is not finding.status:
+        rescored = await scores.rescore(db, account_id, [finding_id], partial(score_stored, moment=now))
+        after = rescored.get(finding_id, after)
     status = {} if after.status is finding.status else {"from": finding.status, "to": after.status}
     detail = status | ({} if note is None else {"note": note})
     await audit.append(

@@ -3,14 +3,19 @@
 import os
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.secret import KeepSecrets
+from outcrop.scanner.risk.score import VERSION
+from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.store import audit, keyring, schema, secret_policy
 from outcrop.store import db as database
 from outcrop.store.db import Connection
-from outcrop.store.findings import rollups
+from outcrop.store.findings import rollups, scores
 from outcrop.store.keyring import OperatorKey
+
+_SAMPLE_SIZE = 1000  # scores that are computed again
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,23 @@ async def run_health_checks(
     wrong = await rollups.find_mismatches(db)
     detail = f"{len(wrong)} cells differ from a recount" if wrong else "equal to a recount"
     checks.append(HealthCheck("counts", not wrong, detail))
+    checks.append(await _check_scores(db))
     return checks
+
+
+async def _check_scores(db: Connection) -> HealthCheck:
+    """Compute a sample of the scores again and compare them with the stored ones."""
+    compute = partial(score_stored, moment=await database.current_time(db))
+    sample = await scores.select_sample(db, VERSION, _SAMPLE_SIZE)
+    wrong = []
+    for finding, detail, places in sample:
+        recomputed, new_detail = compute(finding, detail, places)
+        if (recomputed.composite_score, new_detail) != (finding.composite_score, detail):
+            wrong.append(finding.id)
+    if not wrong:
+        return HealthCheck("scores", ok=True, detail=f"{len(sample)} computed again, all equal")
+    detail_text = f"{len(wrong)} of {len(sample)} differ when computed again, such as that of {min(wrong)}"
+    return HealthCheck("scores", ok=False, detail=detail_text)
 
 
 async def _check_schema(db: Connection) -> HealthCheck:

@@ -105,9 +105,10 @@ def test_exposure_points(visibility, source, points):
     assert points_of("exposure", visibility=visibility, source_type=source) == points
 
 
-@pytest.mark.parametrize(("days", "points"), [(0, 4), (1, 2), (30, 2), (31, 0)])
+@pytest.mark.parametrize(("days", "points"), [(0, 2), (1, 2), (30, 2), (31, 0)])
 def test_still_there_points(days, points):
-    assert points_of("still_there", days_since_seen=days) == points
+    assert points_of("still_there", in_last_scan=False, days_since_seen=days) == points
+    assert points_of("still_there", days_since_seen=days) == 4, "the age of the last scan does not matter"
 
 
 @pytest.mark.parametrize(("places", "points"), [(1, 0), (2, 2), (3, 2), (4, 4), (1000, 4)])

@@ -5,8 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from outcrop.domain.finding import Confidence, Finding, SourceType, Validation, Visibility
-from outcrop.scanner.risk.score import Evidence, Score, grants_full_access, is_test_path, score_caps
-from outcrop.scanner.rules.model import Impact, Strength
+from outcrop.scanner.risk.score import (
+    Evidence,
+    Score,
+    grants_full_access,
+    is_test_path,
+    is_vendored_path,
+    score_caps,
+)
+from outcrop.scanner.risk.stored_score import stored_evidence
+from outcrop.scanner.rules.model import Strength
 
 MAX_POINTS = {
     "liveness": 40,
@@ -70,20 +78,7 @@ def explain_stored_score(detail: Mapping[str, Any] | None, finding: Finding) -> 
     if detail is None:
         sentence = "the score was imported, and no scan has computed another"
         return [ScoreReason("imported", finding.composite_score, 100, sentence)]
-    evidence = Evidence(
-        finding.validation_status,
-        finding.validation_confidence,
-        Strength(detail["strength"]),
-        Impact(detail["impact"]),
-        finding.source_type,
-        finding.source_visibility,
-        path=finding.file_path,
-        placeholder=bool(detail["placeholder"]),
-        test_mode=bool(detail["test_mode"]),
-        canary=bool(detail["canary"]),
-        services=tuple(finding.validation_detail["enabled_services"]),
-        services_asked=bool(detail["asked"]),
-    )
+    evidence = stored_evidence(finding, detail)
     stored = Score(finding.composite_score, detail["parts"], detail["version"])
     return explain_score(evidence, stored, finding.validation_detail.get("reason"))
 
@@ -130,6 +125,8 @@ def _explain_detection(evidence: Evidence) -> Iterator[str]:
     yield _STRENGTH[evidence.strength]
     if evidence.path and is_test_path(evidence.path):
         yield "but its path is one of tests or documents"
+    elif evidence.path and is_vendored_path(evidence.path):
+        yield "but its path is one of code that was copied"
     if evidence.placeholder:
         yield "but it looks like a placeholder"
 

@@ -8,7 +8,7 @@
 | detection | 0 to 20 | the strength of the evidence; less for tests, vendored code and placeholders |
 | capability | 2 to 20 | the services that the credential opens, or the impact of its type |
 | exposure | 4 to 12 | the visibility and the type of the source |
-| still_there | 0 to 4 | the days since a scan has last seen the finding |
+| still_there | 0 to 4 | whether the last scan has seen the finding; if not, the days since one has |
 | spread | 0 to 4 | the number of places |
 """
 
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from outcrop.domain.finding import Confidence, SourceType, Validation, Visibility
 from outcrop.scanner.rules.model import Impact, Strength
 
-VERSION = 2  # increase it if the same evidence would have another score
+VERSION = 3  # increase it if the same evidence would have another score
 _LIVENESS = {
     Validation.VALID: {Confidence.HIGH: 40, Confidence.MEDIUM: 34, Confidence.LOW: 28},
     Validation.INVALID: {Confidence.HIGH: 0, Confidence.MEDIUM: 6, Confidence.LOW: 8},
@@ -70,7 +70,8 @@ class Evidence(NamedTuple):
     canary: bool = False
     services: tuple[str, ...] = ()  # labels of the services that the credential opens
     services_asked: bool = False  # the issuer was asked which services it opens
-    days_since_seen: int = 0
+    in_last_scan: bool = True  # the last scan of the source saw the finding
+    days_since_seen: int = 0  # counts only if it did not
     places: int = 1
 
 
@@ -89,7 +90,7 @@ def score(evidence: Evidence) -> Score:
         "detection": _detection(evidence),
         "capability": _capability(evidence),
         "exposure": _VISIBILITY[evidence.visibility] + _SOURCE[evidence.source_type],
-        "still_there": 4 if evidence.days_since_seen == 0 else 2 if evidence.days_since_seen <= 30 else 0,
+        "still_there": 4 if evidence.in_last_scan else 2 if evidence.days_since_seen <= 30 else 0,
         "spread": 0 if evidence.places < 2 else 2 if evidence.places < 4 else 4,
     }
     return Score(float(min([sum(parts.values()), *(cap.most for cap in score_caps(evidence))])), parts)

@@ -8,16 +8,18 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import BinaryIO
 
 from outcrop.domain.account import Account
+from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.services.exchange.formats import ImportFormat, read_records
 from outcrop.services.exchange.import_records import ImportRecord, RecordBuilder
 from outcrop.services.exchange.merge import merge_with_stored
 from outcrop.store import audit, secret_policy
 from outcrop.store.db import Connection
-from outcrop.store.findings import bulk
+from outcrop.store.findings import bulk, scores
 from outcrop.store.keyring import Keyring
 
 _BATCH_SIZE = 5_000  # findings that are written with one statement
@@ -65,8 +67,10 @@ async def import_findings(
             next_batch = loop.run_in_executor(None, next, batches, None)  # parsed while this one is written
             try:
                 lines += len(batch)
-                records = await merge_with_stored(db, keys, account.id, batch, by=by, now=now)
-                new += await bulk.upsert_batch(db, account.id, records)
+                merged = await merge_with_stored(db, keys, account.id, batch, by=by, now=now)
+                new += await bulk.upsert_batch(db, account.id, merged.records)
+                wrong = await scores.select_wrong_spread(db, account.id, merged.repeated)
+                await scores.rescore(db, account.id, wrong, partial(score_stored, moment=now))
                 if lines % _FLUSH_INDEX_EVERY < _BATCH_SIZE:
                     await bulk.flush_search_index(db)
                     await bulk.discard_plans(db)

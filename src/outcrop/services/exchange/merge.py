@@ -6,7 +6,7 @@ A record that restores replaces all fields of its finding. A scanner's report ch
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
@@ -29,7 +29,7 @@ _UNDECIDED = frozenset({Validation.ERROR, Validation.UNREACHABLE})
 
 async def merge_with_stored(
     db: Connection, keys: Keyring, account_id: int, batch: Sequence[ImportRecord], *, by: str, now: datetime
-) -> list[FindingRecord]:
+) -> "MergedBatch":
     """Return the rows to write, one per finding; an audit line is written for each changed verdict.
 
     Findings that a report does not change are left out. Changed ones are locked before they are read.
@@ -46,7 +46,7 @@ async def merge_with_stored(
         else:
             merged.report(_with_id(entry.record, ids))
     changes = merged.find_changes()
-    places = await _count_places(db, account_id, [*merged.new, *changes.values()], merged.new)
+    places = await _count_places(db, account_id, [*merged.rows.values(), *changes.values()], merged.new)
     locked = await bulk.select_records(db, account_id, list(changes), lock=True) if changes else {}
     updated = []
     for id_, before in locked.items():
@@ -59,7 +59,20 @@ async def merge_with_stored(
         count = _places_of(record, places)
         if id_ in merged.rescored or (record.score_detail is not None and count > 1):
             merged.rows[id_] = score_report(record, places=count, moment=now)
-    return [*merged.rows.values(), *updated]
+    repeated = [
+        record.fingerprint
+        for record in merged.rows.values()
+        if record.fingerprint is not None and (record.score_detail is None or places[record.fingerprint] > 1)
+    ]
+    return MergedBatch([*merged.rows.values(), *updated], repeated)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedBatch:
+    """The rows to write, and the credentials that may be at several places."""
+
+    records: list[FindingRecord]
+    repeated: list[bytes]  # fingerprints
 
 
 class _Merge:

@@ -5,13 +5,15 @@ impact are those of an average rule, until a scan of our own finds it too.
 """
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from outcrop.domain.finding import Finding
-from outcrop.scanner.risk.score import VERSION, Evidence, score
+from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.scanner.rules.model import Impact, Strength
 from outcrop.store.findings.bulk import FindingRecord
+
+_SEEN_NOW = timedelta(days=1)  # a scanner's report of today is the last scan
 
 
 def score_report(record: FindingRecord, *, places: int, moment: datetime) -> FindingRecord:
@@ -21,26 +23,9 @@ def score_report(record: FindingRecord, *, places: int, moment: datetime) -> Fin
     """
     finding = record.finding
     inputs = _default_inputs(finding) if record.score_detail is None else record.score_detail
-    result = score(
-        Evidence(
-            finding.validation_status,
-            finding.validation_confidence,
-            Strength(inputs["strength"]),
-            Impact(inputs["impact"]),
-            finding.source_type,
-            finding.source_visibility,
-            path=finding.file_path,
-            placeholder=inputs["placeholder"],
-            test_mode=inputs["test_mode"],
-            canary=inputs["canary"],
-            services=tuple(finding.validation_detail["enabled_services"]),
-            services_asked=inputs["asked"],
-            days_since_seen=max(0, (moment - finding.last_seen_at).days),
-            places=places,
-        )
-    )
-    detail = inputs | {"version": VERSION, "parts": result.parts}
-    return replace(record, finding=replace(finding, composite_score=result.total), score_detail=detail)
+    was_seen_now = finding.last_seen_at >= moment - _SEEN_NOW if record.score_detail is None else None
+    finding, detail = score_stored(finding, inputs, places, moment=moment, in_last_scan=was_seen_now)
+    return replace(record, finding=finding, score_detail=detail)
 
 
 def _default_inputs(finding: Finding) -> dict[str, Any]:

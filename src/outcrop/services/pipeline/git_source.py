@@ -37,6 +37,7 @@ from outcrop.services.pipeline.record import (
     reopen_finding,
     resolve_finding,
 )
+from outcrop.services.pipeline.score import rescore_absent, rescore_seen
 from outcrop.sources.git.clone import Remote
 from outcrop.sources.git.known_secrets import EarlierScan, KnownSecret
 from outcrop.sources.hosts.github import GitHub
@@ -109,6 +110,7 @@ async def scan_repository(
     present, absent = _split_undetected(key, source, stored, result, detected)
     await _keep_present(context, key, present)
     if result.is_complete and not outdated:
+        await rescore_absent(context, key, [finding.finding.id for finding in absent])
         await _resolve_gone(context, key, source, token, absent, same_rules=last.continued is not None)
         await _save_scan(context, key, source, last.rules_id, result)
 
@@ -182,6 +184,7 @@ async def _count_all_as_seen(context: RunContext, key: SourceKey, last: SourceCh
             db, key.account_id, key.source, replace(last, scan_id=key.scan_id), now=moment
         )
         await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)
+    await rescore_seen(context, key)
 
 
 async def _save_scan(

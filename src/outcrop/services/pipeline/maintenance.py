@@ -2,6 +2,8 @@
 
 from collections import Counter
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
 from uuid import UUID
 
 from outcrop.domain.scan import Trigger
@@ -9,6 +11,7 @@ from outcrop.domain.target import EVERY, Schedule, Target, TargetKind
 from outcrop.services.pipeline.context import ACTOR, RunContext
 from outcrop.services.pipeline.enqueue import enqueue_source, start_run
 from outcrop.services.pipeline.plan import end_run
+from outcrop.services.pipeline.score import rescore
 from outcrop.store import audit, secret_policy
 from outcrop.store.db import Connection, current_time
 from outcrop.store.findings import table
@@ -111,6 +114,8 @@ async def mark_stale(context: RunContext, *, after: timedelta) -> int:
             for account_id, finding_id in stale:
                 line = audit.AuditLine(moment, ACTOR, "finding.stale", str(finding_id))
                 await audit.append(db, account_id, line)
+            for account_id, rows in groupby(sorted(stale), key=itemgetter(0)):
+                await rescore(db, account_id, [finding_id for _, finding_id in rows], moment)
         marked += len(stale)
         if not stale:
             return marked

@@ -9,6 +9,7 @@
 5. Update the findings of the same credentials at other places (`validate.apply_verdict`).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -37,7 +38,7 @@ from outcrop.scanner.engine.hit import Hit
 from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey
 from outcrop.services.pipeline.fence import write_transaction
 from outcrop.services.pipeline.masking import SecretMasker
-from outcrop.services.pipeline.score import ScoreInputs, score_finding
+from outcrop.services.pipeline.score import ScoreInputs, rescore, score_finding
 from outcrop.services.pipeline.validate import (
     apply_verdict,
     audit_verdict_change,
@@ -46,7 +47,7 @@ from outcrop.services.pipeline.validate import (
 )
 from outcrop.store import audit, outbox, secret_policy
 from outcrop.store.db import Connection
-from outcrop.store.findings import bulk, table
+from outcrop.store.findings import bulk, scores, table
 from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.runs import scan_sources, sources
@@ -112,7 +113,9 @@ class _BatchState:
 
     moment: datetime
     findings: dict[bytes, LockedFinding]  # by identity, locked
-    place_counts: dict[bytes, int]  # by fingerprint: at how many places the credential is stored
+    place_counts: Counter[
+        bytes
+    ]  # by fingerprint: at how many places the credential is, with those of the batch
     verdicts: dict[bytes, StoredVerdict]  # by fingerprint
     keeps_secrets: bool  # whether credentials are stored
 
@@ -175,10 +178,13 @@ async def _record_batch(
     `verdicts` has a verdict for each fingerprint in the batch.
     """
     key, account_id = recording.key, recording.key.account_id
+    stored = await sources.lock_findings(db, account_id, [entry.identity for entry in batch])
+    places = Counter(await sources.count_places(db, account_id, [entry.fingerprint for entry in batch]))
+    places.update(entry.fingerprint for entry in batch if entry.identity not in stored)
     state = _BatchState(
         moment,
-        await sources.lock_findings(db, account_id, [entry.identity for entry in batch]),
-        await sources.count_places(db, account_id, [entry.fingerprint for entry in batch]),
+        stored,
+        places,
         verdicts,
         await secret_policy.keeps_secrets(db),
     )
@@ -187,6 +193,9 @@ async def _record_batch(
         await _audit_change(db, key, change, moment)
     await bulk.create_batch_table(db)
     await bulk.upsert_batch(db, account_id, [change.record for change in changes])
+    # A new place counts for the findings of the same credential at other places too.
+    repeated = [fingerprint for fingerprint, count in places.items() if count > 1]
+    await rescore(db, account_id, await scores.select_wrong_spread(db, account_id, repeated), moment)
     blobs = [(change.record.finding.id, change.blobs) for change in changes]
     await sources.set_occurrences(db, account_id, blobs, replace=recording.coverage is ScanCoverage.COMPLETE)
     news = [change.record.finding for change in changes if change.is_news]
@@ -206,7 +215,7 @@ def _build_change(recording: _Recording, state: _BatchState, placed: _PlacedSecr
     """
     secret, verdict = placed.secret, state.verdicts[placed.fingerprint]
     stored = state.findings.get(placed.identity)
-    place_count = state.place_counts.get(placed.fingerprint, 0) + (stored is None)
+    place_count = state.place_counts[placed.fingerprint]
     keeps_result = stored is not None and recording.coverage is ScanCoverage.OUTDATED
     keeps_place = keeps_result or (stored is not None and recording.coverage is ScanCoverage.SINGLE_COMMIT)
     if stored is None:
@@ -371,6 +380,8 @@ async def count_as_seen(context: RunContext, key: SourceKey, finding_ids: Sequen
     """
     async with write_transaction(context, key) as (db, moment):
         seen = await sources.mark_seen(db, key.account_id, finding_ids, scan_id=key.scan_id, now=moment)
+        unseen = await scores.select_unseen(db, key.account_id, finding_ids)
+        await rescore(db, key.account_id, unseen, moment, in_last_scan=True)
         await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)
 
 
@@ -385,6 +396,8 @@ async def reopen_finding(context: RunContext, key: SourceKey, finding_id: UUID) 
         finding, is_news = mark_seen(locked[0])
         if is_news:
             await table.update_triage(db, key.account_id, finding)
+            rescored = await rescore(db, key.account_id, [finding_id], moment, in_last_scan=True)
+            finding = rescored.get(finding_id, finding)
             await _write_event(db, key, EventType.NEW, finding, moment)
             await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, new=1)
 
@@ -402,6 +415,8 @@ async def resolve_finding(context: RunContext, key: SourceKey, finding_id: UUID)
         if locked is None or (resolved := mark_gone(locked[0], now=moment)) is None:
             return
         await table.update_triage(db, key.account_id, resolved)
+        rescored = await rescore(db, key.account_id, [finding_id], moment)
+        resolved = rescored.get(finding_id, resolved)
         await _write_event(db, key, EventType.RESOLVED, resolved, moment)
         await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, resolved=1)
 

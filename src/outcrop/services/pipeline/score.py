@@ -1,18 +1,24 @@
 """Score findings from their stored fields, and score them again when the scoring method changes."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
+from uuid import UUID
 
 from outcrop.domain.finding import Finding
 from outcrop.scanner.engine.hit import Hit
-from outcrop.scanner.risk.score import VERSION, Evidence, score
+from outcrop.scanner.risk.score import VERSION
+from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.scanner.rules.model import Impact, Strength
-from outcrop.services.pipeline.context import RunContext
-from outcrop.store.db import current_time
-from outcrop.store.findings import table
+from outcrop.services.pipeline.context import RunContext, SourceKey
+from outcrop.services.pipeline.fence import write_transaction
+from outcrop.store.db import Connection, current_time
+from outcrop.store.findings import scores
 from outcrop.store.findings.verdicts import StoredVerdict
-from outcrop.store.runs import sources
 
 _BATCH_SIZE = 200  # findings that one transaction scores again
 
@@ -27,6 +33,7 @@ class ScoreInputs:
     test_mode: bool = False
     canary: bool = False
     asked: bool = False  # the issuer was asked which services the credential opens
+    in_last_scan: bool = True  # the last scan of the source saw the finding
 
     @classmethod
     def from_hit(cls, hit: Hit, verdict: StoredVerdict) -> "ScoreInputs":
@@ -39,6 +46,7 @@ class ScoreInputs:
     def from_detail(cls, detail: dict[str, Any]) -> "ScoreInputs":
         """Return the inputs that are stored with a score; `detail` is what `score_finding` returned."""
         flags = {name: bool(detail[name]) for name in ("placeholder", "test_mode", "canary", "asked")}
+        flags["in_last_scan"] = bool(detail.get("in_last_scan", True))  # unknown to a lower version
         return cls(Strength(detail["strength"]), Impact(detail["impact"]), **flags)
 
     def with_verdict(self, verdict: StoredVerdict) -> "ScoreInputs":
@@ -53,41 +61,48 @@ def score_finding(
 
     `places` is the number of places that hold the same credential. `moment` is the current time.
     """
-    result = score(
-        Evidence(
-            finding.validation_status,
-            finding.validation_confidence,
-            inputs.strength,
-            inputs.impact,
-            finding.source_type,
-            finding.source_visibility,
-            path=finding.file_path,
-            placeholder=inputs.placeholder,
-            test_mode=inputs.test_mode,
-            canary=inputs.canary,
-            services=tuple(finding.validation_detail["enabled_services"]),
-            services_asked=inputs.asked,
-            days_since_seen=max(0, (moment - finding.last_seen_at).days),
-            places=places,
-        )
-    )
-    detail = {"version": VERSION, "parts": result.parts, **asdict(inputs)}
-    return replace(finding, composite_score=result.total), detail
+    return score_stored(finding, asdict(inputs), places, moment=moment)
+
+
+async def rescore(
+    db: Connection,
+    account_id: int,
+    finding_ids: Sequence[UUID],
+    moment: datetime,
+    *,
+    in_last_scan: bool | None = None,
+) -> dict[UUID, Finding]:
+    """Compute the scores of stored findings again and return the findings by id.
+
+    With `in_last_scan`, it is now known whether the last scan of the source saw them.
+    """
+    compute = partial(score_stored, moment=moment, in_last_scan=in_last_scan)
+    return await scores.rescore(db, account_id, finding_ids, compute)
+
+
+async def rescore_seen(context: RunContext, key: SourceKey) -> None:
+    """Give the findings that this run saw in its source, by marking only, the points of the last scan."""
+    async with write_transaction(context, key) as (db, moment):
+        unseen = await scores.select_unseen_of_run(db, key.account_id, key.source, key.scan_id)
+        await rescore(db, key.account_id, unseen, moment, in_last_scan=True)
+
+
+async def rescore_absent(context: RunContext, key: SourceKey, finding_ids: Sequence[UUID]) -> None:
+    """Take the points of the last scan from findings that this complete scan did not see, closed ones too."""
+    async with write_transaction(context, key) as (db, moment):
+        seen = await scores.select_seen(db, key.account_id, finding_ids)
+        await rescore(db, key.account_id, seen, moment, in_last_scan=False)
 
 
 async def rescore_outdated(context: RunContext) -> int:
-    """Score every finding again whose score is of a lower scoring version, and store it; return how many."""
+    """Compute every score again that is of a lower version or has ended with the time; return how many."""
     rescored = 0
     while True:
         async with context.pool.connection() as db, db.transaction():
             moment = await current_time(db)
-            outdated = await table.lock_outdated_scores(db, VERSION, _BATCH_SIZE)
-            for account_id, finding, fingerprint, detail in outdated:
-                counts = await sources.count_places(db, account_id, [fingerprint]) if fingerprint else {}
-                places = counts.get(fingerprint or b"", 1)
-                inputs = ScoreInputs.from_detail(detail)
-                scored, new_detail = score_finding(finding, inputs, places=places, moment=moment)
-                await table.update_validation(db, account_id, scored, new_detail)
+            outdated = await scores.lock_outdated(db, VERSION, _BATCH_SIZE)
+            for account_id, rows in groupby(sorted(outdated), key=itemgetter(0)):
+                await rescore(db, account_id, [finding_id for _, finding_id in rows], moment)
         if not outdated:
             return rescored
         rescored += len(outdated)

@@ -167,22 +167,6 @@ async def erase_secrets(db: Connection, *, closed_before: datetime | None, limit
     return [account_id for (account_id,) in await cursor.fetchall()]
 
 
-async def lock_outdated_scores(
-    db: Connection, version: int, limit: int
-) -> list[tuple[int, Finding, bytes | None, dict[str, Any]]]:
-    """Lock findings of all accounts whose score was computed by a lower version than `version`.
-
-    Return (account id, finding, fingerprint, parts of the score) of each. Locked findings are skipped.
-    """
-    cursor = await db.execute(
-        f"""SELECT account_id, fingerprint, score_detail, {rows.COLUMNS} FROM findings
-            WHERE score_detail IS NOT NULL AND (score_detail ->> 'version')::int < %s
-            LIMIT %s FOR NO KEY UPDATE SKIP LOCKED""".encode(),
-        [version, limit],
-    )
-    return [(row[0], rows.build_finding(row[3:]), row[1], row[2]) for row in await cursor.fetchall()]
-
-
 async def select_ids_by_identity(
     db: Connection, account_id: int, identities: Sequence[bytes]
 ) -> dict[bytes, UUID]:
