@@ -381,7 +381,7 @@ def test_a_periodic_task_that_fails_is_run_again() -> None:
                 stop.set()
             raise RuntimeError("a bug")
 
-        await worker._run_every(0.01, stop, task)
+        await worker._run_every(0.01, asyncio.Event(), stop, task)
 
     with capture_logs() as logs:
         asyncio.run(main())

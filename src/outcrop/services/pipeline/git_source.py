@@ -110,7 +110,6 @@ async def scan_repository(
     present, absent = _split_undetected(key, source, stored, result, detected)
     await _keep_present(context, key, present)
     if result.is_complete and not outdated:
-        await rescore_absent(context, key, [finding.finding.id for finding in absent])
         await _resolve_gone(context, key, source, token, absent, same_rules=last.continued is not None)
         await _save_scan(context, key, source, last.rules_id, result)
 
@@ -416,10 +415,12 @@ async def _resolve_gone(
 
     No ref holds the value of an absent finding; for other hosts that is enough. If the value is not stored,
     that is certain only if the last scan had the same rules (`same_rules`): other findings without a value
-    are kept. `token` is the target's credential. Do nothing for a local clone of a remote repository.
+    are kept. All lose the points of a score for being in the last scan. `token` is the target's credential. Do
+    nothing for a local clone of a remote repository.
     """
     if source.kind == "folder" and source.html_url:
         return  # a local clone may lack commits of the repository that it was cloned from
+    await rescore_absent(context, key, [stored.finding.id for stored in absent])
     github = open_github(context, key, token)
     is_deleted: dict[str | None, bool] = {}  # by commit
     for stored in absent:

@@ -81,14 +81,14 @@ async def rescore(
 
 
 async def rescore_seen(context: RunContext, key: SourceKey) -> None:
-    """Give the findings that this run saw in its source, by marking only, the points of the last scan."""
+    """Add the points of the last scan to findings of a source that this run saw, but did not detect."""
     async with write_transaction(context, key) as (db, moment):
         unseen = await scores.select_unseen_of_run(db, key.account_id, key.source, key.scan_id)
         await rescore(db, key.account_id, unseen, moment, in_last_scan=True)
 
 
 async def rescore_absent(context: RunContext, key: SourceKey, finding_ids: Sequence[UUID]) -> None:
-    """Take the points of the last scan from findings that this complete scan did not see, closed ones too."""
+    """Remove the points of the last scan from findings that this complete scan did not see, also closed ones."""
     async with write_transaction(context, key) as (db, moment):
         seen = await scores.select_seen(db, key.account_id, finding_ids)
         await rescore(db, key.account_id, seen, moment, in_last_scan=False)

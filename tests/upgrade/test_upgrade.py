@@ -1,0 +1,141 @@
+"""Rows of every table of earlier schemas are upgraded: nothing is lost, and everything fits the current schema."""
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from outcrop.domain.clock import now
+from outcrop.scanner.risk.score import VERSION
+from outcrop.scanner.risk.stored_score import score_stored
+from outcrop.services import maintenance
+from outcrop.store import schema
+from outcrop.store.db import connect
+from outcrop.store.findings import rollups, scores
+from tests.support.workers import new_database
+from tests.upgrade.generate_rows import FIRST, FOLDER, OPERATOR, generate, rows_file, select_tables
+
+VERSIONS = range(FIRST, schema.newest_version() + 1)
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(params=VERSIONS)
+def loaded(cluster: str, worker_id: str, request: pytest.FixtureRequest) -> tuple[str, Rows]:
+    """Create a database with the schema and the rows of a version; return its URL and the rows."""
+    url = new_database(cluster, f"upgrade_{worker_id}")
+
+    async def load() -> Rows:
+        async with await connect(url) as db, db.transaction():
+            await schema.create_schema(db, request.param)
+            await db.execute("SET LOCAL session_replication_role = replica")  # derived rows are in the file
+            await db.execute(rows_file(request.param).read_bytes())
+            names = await select_tables(db)
+        return select_rows(url, names)
+
+    return url, asyncio.run(load())
+
+
+def select_rows(url: str, tables: Any) -> Rows:
+    """Return the rows of the tables, each as a mapping of the text of its columns."""
+    with psycopg.connect(url) as db:
+        return {
+            table: [
+                row
+                for (row,) in db.execute(
+                    sql.SQL("SELECT to_jsonb(t) FROM {} t ORDER BY to_jsonb(t)::text").format(
+                        sql.Identifier(table)
+                    )
+                )
+            ]
+            for table in tables
+        }
+
+
+def broken_foreign_keys(url: str) -> list[str]:
+    """Return the foreign keys that a row breaks: each is dropped and checked again, and nothing is kept."""
+    broken = []
+    with psycopg.connect(url) as db:
+        keys = db.execute(
+            """SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)
+               FROM pg_constraint WHERE contype = 'f'"""
+        ).fetchall()
+        for table, name, definition in keys:
+            try:
+                with db.transaction(force_rollback=True):
+                    db.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+                    db.execute(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
+            except psycopg.errors.ForeignKeyViolation:
+                broken.append(name)
+    assert keys
+    return broken
+
+
+async def upgrade(url: str) -> tuple[list[str], list[maintenance.HealthCheck]]:
+    """Upgrade a database and compute outdated scores; return the applied migrations and the checks."""
+    async with await connect(url) as db:
+        applied = await schema.migrate(db)
+        assert await rollups.find_mismatches(db) == []
+        before = await maintenance.run_health_checks(db, OPERATOR, None)
+        assert all(check.ok for check in before), before
+        async with db.transaction():
+            for account_id, finding_id in await scores.lock_outdated(db, VERSION, 100):
+                compute = partial(score_stored, moment=now())
+                await scores.rescore(db, account_id, [finding_id], compute)
+        return applied, await maintenance.run_health_checks(db, OPERATOR, None)
+
+
+def test_there_are_rows_for_every_schema_from_the_first_on() -> None:
+    assert {file.name for file in FOLDER.glob("rows_*.sql")} == {rows_file(v).name for v in VERSIONS}, (
+        "run `python -m tests.upgrade.generate_rows`"
+    )
+
+
+def test_every_table_has_rows(loaded: tuple[str, Rows]) -> None:
+    assert [table for table, rows in loaded[1].items() if not rows] == []
+
+
+def test_an_upgrade_loses_nothing_and_breaks_nothing(loaded: tuple[str, Rows]) -> None:
+    url, before = loaded
+    compared = {table: rows for table, rows in before.items() if table != "migrations"}
+    applied, checks = asyncio.run(upgrade_and_compare(url, compared))
+    assert len(applied) == schema.newest_version() - len(before["migrations"])
+    assert all(check.ok for check in checks), checks
+    assert broken_foreign_keys(url) == []
+    (scored,) = (check.detail for check in checks if check.name == "scores")
+    assert not scored.startswith("0 ")
+
+
+async def upgrade_and_compare(url: str, before: Rows) -> tuple[list[str], list[maintenance.HealthCheck]]:
+    """Upgrade a database; assert that the columns of the earlier schema have the same values."""
+    async with await connect(url) as db:
+        applied = await schema.migrate(db)
+    after = select_rows(url, before)
+    for table, rows in before.items():
+        kept = [{name: row[name] for name in rows[0]} for row in after[table]]
+        assert sorted(kept, key=str) == sorted(rows, key=str), table
+    return applied, (await upgrade(url))[1]
+
+
+def test_a_lost_row_and_a_broken_reference_are_noticed(loaded: tuple[str, Rows]) -> None:
+    url, before = loaded
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("SET session_replication_role = replica; DELETE FROM accounts WHERE id = 2")
+    assert "findings_account_id_fkey" in broken_foreign_keys(url)
+    with pytest.raises(AssertionError, match="accounts"):
+        asyncio.run(upgrade_and_compare(url, {"accounts": before["accounts"]}))
+
+
+def test_the_script_writes_the_rows_of_the_newest_schema_again(cluster: str, worker_id: str) -> None:
+    url = new_database(cluster, f"upgrade_{worker_id}")
+    version = schema.newest_version()
+
+    def without_keys(text: str) -> Iterator[str]:
+        """Yield the statements, without that of the keyring, which is encrypted with a random number."""
+        return (part for part in text.split(";\n") if "INTO keyring" not in part)
+
+    again = asyncio.run(generate(url, version))
+    assert list(without_keys(again)) == list(without_keys(rows_file(version).read_text()))
