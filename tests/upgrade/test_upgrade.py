@@ -137,5 +137,5 @@ def test_the_script_writes_the_rows_of_the_newest_schema_again(cluster: str, wor
         """Yield the statements, without that of the keyring, which is encrypted with a random number."""
         return (part for part in text.split(";\n") if "INTO keyring" not in part)
 
-    again = asyncio.run(generate(url, version))
-    assert list(without_keys(again)) == list(without_keys(rows_file(version).read_text()))
+    repeated = asyncio.run(generate(url, version))
+    assert list(without_keys(repeated)) == list(without_keys(rows_file(version).read_text()))

@@ -415,7 +415,7 @@ async def _resolve_gone(
 
     No ref holds the value of an absent finding; for other hosts that is enough. If the value is not stored,
     that is certain only if the last scan had the same rules (`same_rules`): other findings without a value
-    are kept. All lose the points of a score for being in the last scan. `token` is the target's credential. Do
+    are kept. The scores of all lose the points of the last scan. `token` is the target's credential. Do
     nothing for a local clone of a remote repository.
     """
     if source.kind == "folder" and source.html_url:

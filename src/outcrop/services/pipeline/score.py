@@ -88,7 +88,7 @@ async def rescore_seen(context: RunContext, key: SourceKey) -> None:
 
 
 async def rescore_absent(context: RunContext, key: SourceKey, finding_ids: Sequence[UUID]) -> None:
-    """Remove the points of the last scan from findings that this complete scan did not see, also closed ones."""
+    """Remove the points of the last scan from findings that a complete scan did not see, also closed ones."""
     async with write_transaction(context, key) as (db, moment):
         seen = await scores.select_seen(db, key.account_id, finding_ids)
         await rescore(db, key.account_id, seen, moment, in_last_scan=False)
