@@ -42,6 +42,7 @@ STEPS = (
     "doctor",
     "migrate",
     "backup all.backup",
+    "secrets keep active",
     "secrets rotate --new-key-stdin",
     "user remove jo@acme.example",
     "account delete acme",

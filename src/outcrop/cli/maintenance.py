@@ -162,7 +162,7 @@ def _readable_twice(file: Path) -> Iterator[tuple[BinaryIO, int]]:
 def keep(
     which: Annotated[
         KeepSecrets,
-        typer.Argument(metavar="active|none", help="active: until 30 days after a finding was closed; none."),
+        typer.Argument(metavar="WHICH", help="active: until 30 days after a finding was closed; none."),
     ],
     as_json: AsJson = False,
 ) -> None:
