@@ -106,7 +106,6 @@ async def _import_in_process(runtime: Runtime, slug: str, path: Path) -> None:
                 runtime.keys,
                 account,
                 file,
-                keep_secrets=True,
                 by="bench",
                 now=corpus.NOW,
                 progress=lambda _: None,

@@ -92,7 +92,6 @@ async def _get_or_create_account(session: CommandSession, folder: Path, count: i
             session.keys,
             account,
             file,
-            keep_secrets=True,
             by="bench",
             now=corpus.NOW,
             progress=lambda _: None,

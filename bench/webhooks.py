@@ -324,7 +324,7 @@ async def _import_findings(bench: Bench, account: Account) -> list[UUID]:
     file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
     async with bench.pool.connection() as db:
         await exchange.import_findings(
-            db, bench.keys, account, file, keep_secrets=False, by="bench", now=now(), progress=lambda _: None
+            db, bench.keys, account, file, by="bench", now=now(), progress=lambda _: None
         )
     return [UUID(line["id"]) for line in lines]
 
