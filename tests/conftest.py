@@ -26,6 +26,7 @@ from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keyring
 from outcrop.store.people import passwords
 from tests.support.backend import Backend, Server, running_server
+from tests.support.hashes import QUICK
 
 for name in [name for name in os.environ if name.startswith("OUTCROP_")]:
     del os.environ[name]  # the machine's own settings are not the tests'
@@ -67,10 +68,7 @@ def _close_gently(loop: asyncio.SelectorEventLoop) -> None:
 
 asyncio.SelectorEventLoop.close = _close_gently
 
-REAL_HASHER = passwords._HASHER
-passwords._HASHER = PasswordHasher(
-    time_cost=1, memory_cost=8 << 10
-)  # a tenth of the work; hundreds of tests sign in
+passwords.PASSWORDS.hasher = PasswordHasher(**QUICK)  # hundreds of tests sign in
 
 keyring._derive_wrapping_key = cache(
     keyring._derive_wrapping_key

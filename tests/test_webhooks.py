@@ -16,6 +16,7 @@ import pytest
 
 from outcrop.domain.events import FIELDS, EventType
 from outcrop.webhooks import VerificationError, sign, verify
+from tests.support.calls import before_call
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/webhooks.md").read_text()
@@ -184,14 +185,11 @@ def test_text_in_place_of_the_raw_body_is_a_mistake_of_the_caller() -> None:
         verify(RAW.decode(), GOOD, SECRET)  # type: ignore[arg-type]
 
 
-def test_signatures_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared = []
-    real = hmac.compare_digest
-    monkeypatch.setattr(
-        "outcrop.webhooks.hmac.compare_digest", lambda a, b: compared.append((a, b)) or real(a, b)
-    )
-    verify(RAW, GOOD, SECRET, now=NOW)
-    assert len(compared) == 2
+def test_signatures_are_compared_in_constant_time() -> None:
+    compared: list[int] = []
+    with before_call(hmac.compare_digest, compared.append):
+        verify(RAW, GOOD, SECRET, now=NOW)
+    assert compared == [1, 2]
 
 
 def test_it_needs_nothing_but_the_standard_library() -> None:

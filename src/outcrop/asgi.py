@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from outcrop.api import findings, scans
 from outcrop.api.describe import describe
 from outcrop.api.errors import HANDLERS
-from outcrop.api.middleware import RequestMiddleware
+from outcrop.api.middleware import DEADLINE, RequestMiddleware
 from outcrop.api.shapes import json_response
 from outcrop.domain.errors import OutcropError
 from outcrop.notes import NoteCleaner
@@ -50,8 +50,12 @@ def create_app(
     own_rules: Sequence[Path] = (),
     notice: str | None = None,
     min_free_bytes: int = MIN_FREE_BYTES,
+    deadline: float = DEADLINE,
 ) -> ASGIApp:
-    """Return the application. The runtime is opened when the server starts and closed when it stops."""
+    """Return the application. The runtime is opened when the server starts and closed when it stops.
+
+    A request without a response after `deadline` seconds is answered with 500.
+    """
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[AppState]:
@@ -102,6 +106,7 @@ def create_app(
         rate_limit=rate_limit,
         cors_origins=cors_origins or [],
         timeout_page=timeout_page,
+        deadline=deadline,
     )
 
 

@@ -17,7 +17,7 @@ from outcrop.store.db import Connection
 from outcrop.store.findings import table
 from outcrop.store.keyring import Keyring
 
-_RULES_TIMEOUT = 0.5  # seconds after the first text; later texts do not wait for the rules
+RULES_TIMEOUT = 0.5  # seconds after the first text; later texts do not wait for the rules
 _PUNCTUATION = "\"'`<>()[]{}.,;:!?*„“”‚‘’«»"  # stripped from both ends of a word
 _WORD_SEPARATORS = re.compile(r"[\s\"'`<>()\[\]{},;=|&]+|:(?=\S)")
 # At least 20 characters with a digit and letters of both cases. Ticket names have no small letters.
@@ -32,8 +32,9 @@ class NoteCleaner:
     The rules are loaded when the first text arrives: most processes get none, and compiling takes seconds.
     """
 
-    def __init__(self, load: Callable[[], RuleSet]) -> None:
+    def __init__(self, load: Callable[[], RuleSet], timeout: float = RULES_TIMEOUT) -> None:
         self._load = load
+        self._timeout = timeout
         self._loading: asyncio.Task[RuleSet] | None = None
         self._deadline = 0.0
 
@@ -53,7 +54,7 @@ class NoteCleaner:
         """Return the rules; None if they are not loaded in time or cannot be loaded."""
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(self._load))
-            self._deadline = monotonic() + _RULES_TIMEOUT
+            self._deadline = monotonic() + self._timeout
         try:
             return await asyncio.wait_for(asyncio.shield(self._loading), self._deadline - monotonic())
         except TimeoutError:

@@ -25,7 +25,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from outcrop.cli.api_server import ApiProtocol
-from outcrop.services import findings
 from outcrop.settings import Settings
 from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keyring
@@ -180,28 +179,19 @@ def is_busy(answer: httpx.Response) -> None:
     assert answer.json().keys() == {"error", "message"}
 
 
-def test_a_fault_is_reported_by_its_request_id_alone_and_logged_under_it(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_is_reported_by_its_request_id_alone_and_logged_under_it(backend: Backend) -> None:
     # "500: server-side fault"
     tenant = backend.tenant()
-
-    async def broken(*_: Any, **__: Any) -> None:
-        raise RuntimeError("a detail that is nobody's business")
-
-    with capture_logs() as logs:
-        monkeypatch.setattr(findings, "get_finding", broken)
-        monkeypatch.setattr(findings, "close_finding", broken)
+    with capture_logs() as logs, backend.without_tables("findings"):
         answers = [tenant.get(f"/findings/{UNKNOWN}"), tenant.post(f"/findings/{UNKNOWN}/resolve")]
-        monkeypatch.undo()
     for answer in answers:
         request_id = fails_with_500(answer)
-        assert "nobody" not in answer.text
-        assert "RuntimeError" not in answer.text
+        assert "relation" not in answer.text
+        assert "UndefinedTable" not in answer.text
         (failed,) = [
             line for line in logs if line["event"] == "request_failed" and line["request_id"] == request_id
         ]
-        assert (failed["log_level"], failed["error"]) == ("error", "RuntimeError")
+        assert (failed["log_level"], failed["error"]) == ("error", "UndefinedTable")
         (reported,) = [
             line for line in logs if line["event"] == "request" and line["request_id"] == request_id
         ]
@@ -209,20 +199,25 @@ def test_a_fault_is_reported_by_its_request_id_alone_and_logged_under_it(
     assert tenant.get(f"/findings/{UNKNOWN}").status_code == 404
 
 
-def test_a_fault_leaves_no_transaction_behind(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_leaves_no_transaction_behind(backend: Backend) -> None:
     tenant = backend.tenant()
     backend.import_(tenant.account, line := make_line())
-    close = findings.close_finding
-
-    async def broken_after(*args: Any, **kwargs: Any) -> None:
-        await close(*args, **kwargs)
-        raise RuntimeError
-
-    with capture_logs():
-        monkeypatch.setattr(findings, "close_finding", broken_after)
-        for _ in range(10):
-            fails_with_500(tenant.post(f"/findings/{line['id']}/resolve"))
-        monkeypatch.undo()
+    backend.sql(
+        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'on purpose'; END $$"
+    )
+    backend.sql(
+        "CREATE TRIGGER fail AFTER INSERT ON audit FOR EACH ROW "
+        "WHEN (NEW.action = 'finding.resolve') EXECUTE FUNCTION fail()"
+    )
+    try:
+        with capture_logs() as logs:
+            for _ in range(10):
+                fails_with_500(tenant.post(f"/findings/{line['id']}/resolve"))
+    finally:
+        backend.sql("DROP FUNCTION fail() CASCADE")
+    errors = [line["error"] for line in logs if line["event"] == "request_failed"]
+    assert errors == ["RaiseException"] * 10
     assert tenant.finding(line["id"])["status"] == "active"
     assert backend.sql("SELECT count(*) FROM outbox WHERE finding_id = %s", line["id"]) == [(0,)]
     assert tenant.post(f"/findings/{line['id']}/resolve").status_code == 200

@@ -17,7 +17,10 @@ import pytest
 from outcrop.cli import main
 from outcrop.store.db import connect
 from outcrop.store.schema import migrate
+from tests.support.rulesets import only_github_rules
 from tests.support.workers import new_database
+
+__all__ = ["only_github_rules"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ def environment(service: tuple[str, list[str]], tmp_path: Path) -> dict[str, str
 def outcrop(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Outcrop:
     """Run the command in this process: a new one would spend most of the test's time on loading."""
 
-    def run(*arguments: str, stdin: str = "", **more: str) -> Ran:
+    def run(*arguments: str, stdin: str | bytes = b"", **more: str) -> Ran:
+        raw = stdin.encode() if isinstance(stdin, str) else stdin
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
         with monkeypatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             for name, value in (environment | more).items():
@@ -83,7 +87,7 @@ def outcrop(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.Mon
             patch.chdir(tmp_path)
             patch.setattr(sys, "argv", ["outcrop", *arguments])
             patch.setattr(os, "setpriority", lambda *_: None)  # it would hold for all tests that come after
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
             try:
                 main()
                 code = 0

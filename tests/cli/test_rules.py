@@ -1,18 +1,15 @@
 """`outcrop rules`: what is there, what is well formed, what holds."""
 
 import json
+import shutil
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from outcrop.scanner.engine import load as module
-from outcrop.scanner.engine.load import compile_ruleset
-from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.scanner.rules.toml import load_rule_files
+from outcrop.scanner.rules.model import BUILT_IN_RULES
 from tests.support.command import Ran, run
-from tests.support.rulesets import cached_in, github_token, ruleset
+from tests.support.rulesets import cached_in, github_token, replace_built_in_rules, ruleset
 
 GOOD = """issuer = "Acme"
 
@@ -26,22 +23,22 @@ counterexamples = ["acme_{{hex 15}}", "nothing"]
 """
 
 
-@cache
-def few(*names: str) -> RuleSet:
-    """Compile some files of the built-in rules.
-
-    All of them take seconds to compile, the generic rules alone one second.
-    """
-    return compile_ruleset(load_rule_files([module.BUILT_IN_RULES / f"{name}.toml" for name in names]))
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """Return a cache with all built-in rules, in which the tests keep what they compile."""
+    return cached_in(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture
-def rules(tmp_path, monkeypatch) -> Callable[..., Ran]:
-    monkeypatch.setattr("outcrop.cli.rules.load_ruleset", lambda **_: few("github"))
+def all_rules(tmp_path, home) -> Callable[..., Ran]:
     (tmp_path / "good.toml").write_text(GOOD)
     (tmp_path / "bad.toml").write_text(GOOD.replace("{16}'", "'").replace("[0-9a-f]", "[0-9"))
-    home = cached_in(tmp_path / "cache")  # reading all built-in rules takes seconds
     return lambda *arguments: run("rules", *arguments, folder=tmp_path, cache=home)
+
+
+@pytest.fixture
+def rules(all_rules, only_github_rules) -> Callable[..., Ran]:
+    return all_rules
 
 
 MARK = "\x1b[31m"
@@ -96,14 +93,14 @@ class TestNothingMovesTheCursorOfATerminal:
 
 
 class TestList:
-    def test_every_rule_by_its_id(self, rules):
-        ran = rules("list")
+    def test_every_rule_by_its_id(self, all_rules):
+        ran = all_rules("list")
         ids = [line.split()[0] for line in ran.out.splitlines()]
         assert (ran.code, ran.err) == (0, "")
         assert ids == sorted(rule.id for rule in ruleset().rules)
 
-    def test_json(self, rules):
-        records = rules("list", "--json").json
+    def test_json(self, all_rules):
+        records = all_rules("list", "--json").json
         assert {
             "id": "github_pat_classic",
             "name": "GitHub personal access token (classic)",
@@ -113,11 +110,13 @@ class TestList:
         } in records
         assert len(records) == len(ruleset().rules)
 
-    def test_own_rules_beside_them(self, rules):
-        assert "acme_key" in [record["id"] for record in rules("list", "--rules", "good.toml", "--json").json]
+    def test_own_rules_beside_them(self, all_rules):
+        assert "acme_key" in [
+            record["id"] for record in all_rules("list", "--rules", "good.toml", "--json").json
+        ]
 
-    def test_own_rules_that_are_wrong(self, rules):
-        ran = rules("list", "--rules", "bad.toml")
+    def test_own_rules_that_are_wrong(self, all_rules):
+        ran = all_rules("list", "--rules", "bad.toml")
         assert (ran.code, ran.out) == (2, "")
         assert ran.err.startswith("outcrop: bad.toml:7: rule acme_key: pattern unterminated character set")
 
@@ -158,7 +157,7 @@ class TestCheck:
         assert ran.err.startswith("outcrop: same.toml:7: rule github_pat_classic: is already defined in ")
 
     def test_a_built_in_file_is_well_formed(self, rules):
-        assert rules("check", module.BUILT_IN_RULES / "github.toml").code == 0
+        assert rules("check", BUILT_IN_RULES / "github.toml").code == 0
 
     @pytest.mark.parametrize("command", ["check", "test"])
     def test_what_is_nested_too_deeply_is_reported_in_one_line(self, rules, tmp_path, command):
@@ -214,19 +213,21 @@ class TestTest:
         assert failed["rule"] == "acme_key"
         assert failed["reason"].startswith(reason)
 
-    def test_a_built_in_file_holds_beside_the_others(self, rules, monkeypatch):
-        monkeypatch.setattr("outcrop.cli.rules.load_ruleset", lambda **_: ruleset())
-        assert rules("test", module.BUILT_IN_RULES / "slack.toml").code == 0
+    def test_a_built_in_file_holds_beside_the_others(self, all_rules):
+        assert all_rules("test", BUILT_IN_RULES / "slack.toml").code == 0
 
 
 class TestFindings:
+    @pytest.fixture(scope="class")
+    def github_and_generic(self, tmp_path_factory) -> Path:
+        folder: Path = tmp_path_factory.mktemp("rules")
+        for name in ("github.toml", "generic.toml"):
+            shutil.copy(BUILT_IN_RULES / name, folder)
+        return folder
+
     @pytest.fixture
-    def look(self, rules, tmp_path, monkeypatch) -> Callable[..., Ran]:
-        known = few("github", "generic")
-        monkeypatch.setattr(
-            "outcrop.cli.rules.load_ruleset",
-            lambda own=(), **_: compile_ruleset([*known.rules, *load_rule_files(own)]) if own else known,
-        )
+    def look(self, rules, tmp_path, monkeypatch, github_and_generic) -> Callable[..., Ran]:
+        replace_built_in_rules(monkeypatch, github_and_generic)
         folder = tmp_path / "project"
         folder.mkdir()
         (folder / "a.env").write_text(
@@ -272,4 +273,4 @@ class TestFindings:
 
 
 def test_the_built_in_folder_is_part_of_the_package():
-    assert Path(module.BUILT_IN_RULES).is_dir()
+    assert Path(BUILT_IN_RULES).is_dir()

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.sarif import fingerprints
-from outcrop.scanner.engine import load
+from outcrop.services import local_scan
+from tests.support.calls import before_call
 from tests.support.command import Ran, run
 from tests.support.rulesets import cached_in, drawn, github_token
 from tests.support.sarif import VALIDATOR
@@ -114,15 +115,15 @@ class TestExitCodes:
         assert ran.err.startswith("outcrop: ")
         assert "hunter2" not in ran.err
 
-    def test_a_fault_of_ours_is_not_taken_for_a_finding_and_shows_no_value(self, scan, monkeypatch):
+    def test_a_fault_of_ours_is_not_taken_for_a_finding_and_shows_no_value(self, scan):
         def broken(*_: object) -> None:
             try:
                 {}[TOKEN]
             except KeyError as error:
                 raise ExceptionGroup(TOKEN, [ValueError(TOKEN)]) from error
 
-        monkeypatch.setattr("outcrop.services.local_scan.scan", broken)
-        ran = scan("--json", ".")
+        with before_call(local_scan.scan, broken):
+            ran = scan("--json", ".")
         assert (ran.code, ran.out) == (2, "")
         assert TOKEN not in ran.err
         assert [line for line in ran.err.splitlines() if line.endswith("in broken")]
@@ -229,10 +230,8 @@ class TestFormats:
         assert scan("--reveal", "--json", ".").json[0]["secret"] == TOKEN
         assert TOKEN in scan("--reveal", ".").out
 
-    def test_a_value_never_moves_the_cursor_of_a_terminal(self, scan, place, tmp_path, monkeypatch):
-        monkeypatch.setattr(
-            load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml"
-        )  # one file is compiled at once
+    @pytest.mark.usefixtures("only_github_rules")
+    def test_a_value_never_moves_the_cursor_of_a_terminal(self, scan, place, tmp_path):
         (tmp_path / "own.toml").write_text(OWN.replace("acme_[0-9a-f]{16}", "acme_(?P<secret>[^ ]{8,40})"))
         (place / "src" / "a.py").write_text("acme_\x1b[2J0f1e\n9d3c\x1b]0;x\x07 \n")
         for more in ([], ["--reveal"]):
@@ -315,8 +314,8 @@ class TestOptions:
         ran = scan("ssh://\x1b[31mfoo")
         assert (ran.code, ran.err) == (2, "outcrop: ssh://\\x1b[31mfoo: only https addresses can be cloned\n")
 
-    def test_a_note_on_a_configuration_is_one_line(self, scan, tmp_path, monkeypatch):
-        monkeypatch.setattr(load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml")
+    @pytest.mark.usefixtures("only_github_rules")
+    def test_a_note_on_a_configuration_is_one_line(self, scan, tmp_path):
         (tmp_path / "g.toml").write_text('"a\\u001b[31m\\nb" = 1\n')
         ran = scan("--gitleaks-config", tmp_path / "g.toml", "clean.txt")
         assert (ran.code, ran.err) == (
@@ -331,10 +330,8 @@ class TestOptions:
         assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
         assert ran.err.endswith("deep.toml: is nested too deeply\n")
 
-    def test_own_rules_beside_the_built_in_ones(self, scan, place, tmp_path, monkeypatch):
-        monkeypatch.setattr(
-            load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml"
-        )  # one file is compiled at once
+    @pytest.mark.usefixtures("only_github_rules")
+    def test_own_rules_beside_the_built_in_ones(self, scan, place, tmp_path):
         (tmp_path / "own.toml").write_text(OWN)
         (place / "b.txt").write_text(ACME)
         assert [
@@ -350,8 +347,8 @@ class TestOptions:
         assert (ran.code, ran.out) == (2, "")
         assert "own.toml:6: rule github_pat_classic: is already defined in" in ran.err
 
-    def test_a_gitleaks_configuration(self, scan, place, tmp_path, monkeypatch):
-        monkeypatch.setattr(load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml")
+    @pytest.mark.usefixtures("only_github_rules")
+    def test_a_gitleaks_configuration(self, scan, place, tmp_path):
         (tmp_path / "g.toml").write_text(
             "[[rules]]\nid = 'acme'\ndescription = 'Acme'\nregex = '''acme_[0-9a-f]{16}'''\n"
         )
@@ -360,10 +357,8 @@ class TestOptions:
             finding["rule"] for finding in scan("--json", "--gitleaks-config", tmp_path / "g.toml", ".").json
         ] == ["acme", "github_pat_classic"]
 
-    def test_what_a_gitleaks_configuration_lets_pass_and_what_of_it_is_not_done(
-        self, scan, place, tmp_path, monkeypatch
-    ):
-        monkeypatch.setattr(load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml")
+    @pytest.mark.usefixtures("only_github_rules")
+    def test_what_a_gitleaks_configuration_lets_pass_and_what_of_it_is_not_done(self, scan, place, tmp_path):
         (place / "src" / "a.py").write_text(f"{ACME}\n")
         (place / "b.txt").write_text(f"{ACME}\n")
         commit(place)

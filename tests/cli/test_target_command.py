@@ -190,9 +190,8 @@ def test_other_wrong_calls_are_one_line_and_exit_2(target: Outcrop, outcrop: Out
         assert "Traceback" not in ran.err
 
 
-def test_a_credential_that_is_no_text_is_refused(target: Outcrop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outcrop.cli.session.first_line_of_stdin", b"\xff".decode)
-    ran = target("add", "github:acme", "--credential-stdin")
+def test_a_credential_that_is_no_text_is_refused(target: Outcrop) -> None:
+    ran = target("add", "github:acme", "--credential-stdin", stdin=b"\xff\n")
     assert ran.code == 2
     assert one_line(ran.err)
 

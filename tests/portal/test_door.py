@@ -1,16 +1,15 @@
 """Who gets in, what a form must prove, and what every answer carries."""
 
-import asyncio
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pytest
 from structlog.testing import capture_logs
 
 from outcrop.domain.account import Plan, Role
-from outcrop.services import sessions
 from outcrop.settings import Settings
 from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend, Tenant, running_server
@@ -272,15 +271,20 @@ def test_what_is_not_there_is_reported_to_a_person_and_to_a_program(owner: Perso
 
 
 def test_what_is_not_there_in_time_is_reported_to_a_person_and_to_a_program(
-    owner: Person, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, keys: Keyring
 ) -> None:
-    async def waits(*_: Any, **__: Any) -> None:
-        await asyncio.sleep(30)
-
-    monkeypatch.setattr(sessions, "resume_session", waits)
-    with capture_logs() as logs, ThreadPoolExecutor(2) as pool:
+    with (
+        running_server(settings, rate_limit=0, deadline=0.5) as server,
+        Backend(settings, keys, server.base_url) as backend,
+        psycopg.connect(settings.database_url or "") as db,
+        capture_logs() as logs,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        db.execute("LOCK TABLE sessions")
+        client = backend.client()
+        client.cookies.set("outcrop_session", "x" * 43)
         asked = [
-            pool.submit(owner.client.get, "/", headers={"Accept": accept})
+            pool.submit(client.get, "/", headers={"Accept": accept})
             for accept in ("text/html", "application/json")
         ]
         page, reported = (item.result() for item in asked)

@@ -22,7 +22,6 @@ from outcrop.store import keyring, schema
 from outcrop.store.backup import tables as backup_tables
 from outcrop.store.backup.archive import PIECE_SIZE, ArchiveHeader, ArchiveReader, ArchiveWriter
 from outcrop.store.keyring import OperatorKey
-from tests.support import backups
 from tests.support.backups import (
     CREDENTIAL,
     OPERATOR,
@@ -399,13 +398,11 @@ def test_a_file_with_wrong_tables_is_refused_and_restores_nothing(
 
 
 def test_a_file_that_changes_between_verification_and_restore_is_refused(
-    testbed: DeliveryTestbed, file: bytes, unused_database: str, monkeypatch
+    testbed: DeliveryTestbed, file: bytes, unused_database: str
 ) -> None:
     other = make_backup(testbed.url)[0]
-    verified = verify(file)
-    monkeypatch.setattr(backups, "verify", lambda _: verified)
     with pytest.raises(BadInputError, match="was altered"):
-        restore(unused_database, other)
+        restore(unused_database, other, verify(file))
     assert list_tables(unused_database) == set()
 
 

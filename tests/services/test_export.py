@@ -18,7 +18,6 @@ from outcrop.domain.paging import FindingQuery
 from outcrop.services.exchange import ExportFormat, export_findings
 from outcrop.services.findings import list_findings
 from outcrop.store import db as database
-from outcrop.store.findings import export
 from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
 from tests.support.sarif import VALIDATOR
@@ -41,6 +40,7 @@ def export_account(
                 version="1.2.3",
                 by="jo@example.com",
                 now=now(),
+                batch_size=7,
             )
             return b"".join([piece async for piece in pieces])
 
@@ -80,13 +80,7 @@ def make_lines(count: int) -> list[dict[str, Any]]:
     return imported
 
 
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the batches of an export so small that there are make_lines."""
-    monkeypatch.setattr(export, "_BATCH_SIZE", 7)
-
-
-def test_importing_an_export_creates_the_same_findings(backend: Backend, small_batches: None) -> None:
+def test_importing_an_export_creates_the_same_findings(backend: Backend) -> None:
     tenant, other = backend.tenant(), backend.tenant()
     backend.import_(tenant.account, *make_lines(130), make_line(secret=SECRET))
     first = export_account(backend, tenant, ExportFormat.JSONL)
@@ -113,9 +107,7 @@ def test_importing_an_export_creates_the_same_findings(backend: Backend, small_b
     ],
     ids=str,
 )
-def test_an_export_has_the_same_filters_as_the_list(
-    backend: Backend, query: FindingQuery, small_batches: None
-) -> None:
+def test_an_export_has_the_same_filters_as_the_list(backend: Backend, query: FindingQuery) -> None:
     tenant, other = backend.tenant(), backend.tenant()
     backend.import_(tenant.account, *make_lines(150))
     backend.import_(other.account, *make_lines(20))
@@ -149,7 +141,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(backend: Backend) -> None:
     assert any(row["file_path"].startswith("'=cmd") for row in rows)
 
 
-def test_sarif_is_valid_and_marks_closed_findings(backend: Backend, small_batches: None) -> None:
+def test_sarif_is_valid_and_marks_closed_findings(backend: Backend) -> None:
     tenant = backend.tenant()
     imported = make_lines(130)
     backend.import_(tenant.account, *imported, make_line(pattern={"name": "Other", "secret_type": "other"}))

@@ -22,6 +22,7 @@ from tests.services.test_import_formats import (
     trufflehog,
 )
 from tests.support.backend import Backend, Tenant
+from tests.support.calls import before_call, recorded_calls
 from tests.support.factories import make_line
 
 LATER = "2027-05-06T07:08:09+00:00"
@@ -240,20 +241,19 @@ def test_a_record_that_is_no_finding_is_refused_with_its_number(
     assert tenant.get("/findings").json()["meta"]["total"] == 0
 
 
-def test_a_triage_between_two_batches_is_kept(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_triage_between_two_batches_is_kept(backend: Backend) -> None:
     """Triage a finding after the import has read it and before the import writes it."""
     tenant = backend.tenant()
     import_report(backend, tenant, as_lines(scan_line()))
     id_ = only_finding(tenant)["id"]
-    select_records = bulk.select_records
 
-    async def triage_before_locking(*args: Any, lock: bool) -> Any:
-        if lock:
+    def triage(call: int) -> None:
+        if call == 2:  # the first call reads the finding, the second one locks it
             tenant.post(f"/findings/{id_}/resolve", note="rotated").raise_for_status()
-        return await select_records(*args, lock=lock)
 
-    monkeypatch.setattr(bulk, "select_records", triage_before_locking)
-    import_report(backend, tenant, as_lines(scan_line(last_seen_at=LATER)))
+    with before_call(bulk.select_records, triage), recorded_calls(bulk.select_records) as calls:
+        import_report(backend, tenant, as_lines(scan_line(last_seen_at=LATER)))
+    assert [call.arguments["lock"] for call in calls] == [False, True]
     found = only_finding(tenant)
     assert (found["status"], found["resolution_note"], found["last_seen_at"]) == (
         "resolved",

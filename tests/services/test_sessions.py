@@ -1,7 +1,6 @@
 """Test signing in and out, rate limits and the end of sessions on a real database."""
 
 import asyncio
-import threading
 import time
 from datetime import timedelta
 from typing import Any
@@ -14,13 +13,11 @@ from outcrop.domain.account import Account, Plan, Role
 from outcrop.domain.errors import NotFoundError, SignInError
 from outcrop.services import accounts, sessions
 from outcrop.store.db import Connection, Pool
-from outcrop.store.people import passwords
-from tests.conftest import REAL_HASHER
+from outcrop.store.people.passwords import PASSWORDS, PasswordThreads
 from tests.support.backend import Backend
+from tests.support.hashes import PASSWORD, QUICK
 from tests.support.members import (
     NOW,
-    PASSWORD,
-    QUICK,
     add_member,
     count_statements,
     everything_stored,
@@ -48,22 +45,20 @@ def refusal(backend: Backend, email: str, password: str = WRONG, **options: Any)
     return refused.value
 
 
-@pytest.fixture
-def hashes(monkeypatch: pytest.MonkeyPatch, no_failed_sign_ins: None) -> list[str]:
-    """Return a list to which every call of the password hasher is appended."""
-    calls: list[str] = []
+class CountedHasher(PasswordHasher):
+    """A real hasher that keeps the names of the methods that are called."""
 
-    class Counted(PasswordHasher):
-        def hash(self, password: str | bytes, *, salt: bytes | None = None) -> str:
-            calls.append("hash")
-            return super().hash(password, salt=salt)
+    def __init__(self) -> None:
+        super().__init__(**QUICK)
+        self.calls: list[str] = []
 
-        def verify(self, hash: str | bytes, password: str | bytes) -> bool:  # noqa: A002
-            calls.append("verify")
-            return super().verify(hash, password)
+    def hash(self, password: str | bytes, *, salt: bytes | None = None) -> str:
+        self.calls.append("hash")
+        return super().hash(password, salt=salt)
 
-    monkeypatch.setattr(passwords, "_HASHER", Counted(**QUICK))
-    return calls
+    def verify(self, hash: str | bytes, password: str | bytes) -> bool:  # noqa: A002
+        self.calls.append("verify")
+        return super().verify(hash, password)
 
 
 # --- signing in and out
@@ -268,16 +263,17 @@ def test_expired_sessions_and_attempts_are_deleted(backend: Backend, account: Ac
 
 
 def test_an_unknown_address_gets_the_same_error_after_the_same_work(
-    backend: Backend, account: Account, hashes: list[str]
+    backend: Backend, account: Account
 ) -> None:
     member = add_member(backend, account)
-    known = refusal(backend, member.email)
-    assert hashes == ["verify"]
+    passwords = PasswordThreads(hasher := CountedHasher())
+    known = refusal(backend, member.email, passwords=passwords)
+    assert hasher.calls == ["verify"]
     unknown = [
-        refusal(backend, email)
+        refusal(backend, email, passwords=passwords)
         for email in ("nobody@example.com", "", "a\0b@example.com", "\udc80", "x" * 999)
     ]
-    assert hashes == ["verify"] + ["hash"] * 5, "one computation each, with the same amount of work"
+    assert hasher.calls == ["verify"] + ["hash"] * 5, "one computation each, with the same amount of work"
     assert {(type(error), str(error), error.code, error.retry_after) for error in [known, *unknown]} == {
         (SignInError, known.message, "wrong", 0)
     }
@@ -309,40 +305,36 @@ def test_an_outdated_hash_is_replaced_after_a_correct_password_only(
     sign_in(backend, member.email)
     ((new,),) = backend.sql(kept, member.id)
     assert new != old
-    assert not passwords.is_outdated(new)
+    assert not PASSWORDS.is_outdated(new)
     sign_in(backend, member.email)
     assert backend.sql(kept, member.id) == [(new,)]
 
 
-def test_a_password_that_is_changed_during_the_sign_in_is_refused(
-    backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_password_that_is_changed_during_the_sign_in_is_refused(backend: Backend, account: Account) -> None:
     member = add_member(backend, account)
-    verify = passwords.verify_password
 
-    async def verify_and_change(password_hash: str | None, password: str) -> bool:
-        right = await verify(password_hash, password)
-        backend.sql("UPDATE members SET password_hash = %s WHERE id = %s", other, member.id)
-        return right
+    class ChangedMeanwhile(PasswordThreads):
+        async def verify(self, password_hash: str | None, password: str) -> bool:
+            right = await super().verify(password_hash, password)
+            backend.sql("UPDATE members SET password_hash = %s WHERE id = %s", other, member.id)
+            return right
 
     other = PasswordHasher(**QUICK).hash(WRONG)
-    monkeypatch.setattr(passwords, "verify_password", verify_and_change)
-    assert refusal(backend, member.email, PASSWORD).code == "wrong"
+    meanwhile = ChangedMeanwhile(PasswordHasher(**QUICK))
+    assert refusal(backend, member.email, PASSWORD, passwords=meanwhile).code == "wrong"
 
 
-def test_no_connection_is_held_while_a_password_is_verified(
-    backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_connection_is_held_while_a_password_is_verified(backend: Backend, account: Account) -> None:
     member = add_member(backend, account)
-    verify, free = passwords.verify_password, []
+    free = []
 
     async def work(pool: Pool) -> str:
-        async def verify_with_connection(password_hash: str | None, password: str) -> bool:
-            async with pool.connection(timeout=1):  # the only connection
-                free.append(True)
-            return await verify(password_hash, password)
+        class UsesConnection(PasswordThreads):
+            async def verify(self, password_hash: str | None, password: str) -> bool:
+                async with pool.connection(timeout=60):  # the only connection
+                    free.append(True)
+                return await super().verify(password_hash, password)
 
-        monkeypatch.setattr(passwords, "verify_password", verify_with_connection)
         options = {
             "email": member.email,
             "password": PASSWORD,
@@ -350,6 +342,7 @@ def test_no_connection_is_held_while_a_password_is_verified(
             "address": "192.0.2.1",
             "agent": "",
             "now": NOW,
+            "passwords": UsesConnection(PasswordHasher(**QUICK)),
         }
         return await sessions.sign_in(pool, backend.keys, **options)  # type: ignore[arg-type]
 
@@ -357,9 +350,7 @@ def test_no_connection_is_held_while_a_password_is_verified(
     assert free == [True]
 
 
-def test_two_passwords_are_verified_at_once_and_the_event_loop_is_not_blocked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_two_passwords_are_verified_at_once_and_the_event_loop_is_not_blocked() -> None:
     running, most = 0, 0
 
     class Slow(PasswordHasher):
@@ -372,37 +363,33 @@ def test_two_passwords_are_verified_at_once_and_the_event_loop_is_not_blocked(
             return True
 
     async def work() -> int:
-        waiting = asyncio.gather(*(passwords.verify_password("x", PASSWORD) for _ in range(6)))
+        passwords = PasswordThreads(Slow())
+        waiting = asyncio.gather(*(passwords.verify("x", PASSWORD) for _ in range(6)))
         ticks = 0
         while not waiting.done():
             await asyncio.sleep(0.001)
             ticks += 1
         return ticks
 
-    monkeypatch.setattr(passwords, "_HASHER", Slow())
     assert asyncio.run(work()) > 2
     assert most == 2
 
 
-def test_the_hash_parameters_are_those_of_rfc_9106(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passwords, "_HASHER", REAL_HASHER)
-    hashed = asyncio.run(passwords.hash_password(PASSWORD))
+def test_the_hash_parameters_are_those_of_rfc_9106() -> None:
+    passwords = PasswordThreads()
+    hashed = asyncio.run(passwords.hash(PASSWORD))
     assert hashed.startswith("$argon2id$v=19$m=65536,t=3,p=4$"), "RFC 9106, for machines with less memory"
-    assert asyncio.run(passwords.verify_password(hashed, PASSWORD))
+    assert asyncio.run(passwords.verify(hashed, PASSWORD))
 
 
-def test_a_sign_in_is_refused_while_too_many_passwords_wait(
-    backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sign_in_is_refused_while_too_many_passwords_wait(backend: Backend, account: Account) -> None:
     member = add_member(backend, account)
-    with monkeypatch.context() as patch:
-        patch.setattr(passwords, "_free_places", threading.BoundedSemaphore(1))
-        passwords._free_places.acquire()
-        for _ in range(9):
-            assert (
-                refusal(backend, member.email, PASSWORD).code,
-                refusal(backend, member.email).retry_after,
-            ) == ("limited", 5)
+    full = PasswordThreads(PasswordHasher(**QUICK), max_waiting=0)
+    for _ in range(9):
+        assert (
+            refusal(backend, member.email, PASSWORD, passwords=full).code,
+            refusal(backend, member.email, passwords=full).retry_after,
+        ) == ("limited", 5)
     assert resume(backend, sign_in(backend, member.email)) is not None, (
         "the refusals did not count as failures"
     )
@@ -413,16 +400,17 @@ def test_a_sign_in_is_refused_while_too_many_passwords_wait(
 
 @pytest.mark.parametrize("known", [True, False])
 def test_after_five_failures_even_the_correct_password_is_refused(
-    backend: Backend, account: Account, hashes: list[str], known: bool
+    backend: Backend, account: Account, known: bool
 ) -> None:
     email = add_member(backend, account).email if known else f"{uuid4().hex}@example.com"
     assert [refusal(backend, email, address=f"192.0.2.{n}", now=NOW + n * MINUTE).code for n in range(5)] == [
         "wrong"
     ] * 5
-    calls = len(hashes)
-    limited = refusal(backend, email.upper(), PASSWORD, address="198.51.100.7", now=NOW + 5 * MINUTE)
+    passwords = PasswordThreads(hasher := CountedHasher())
+    later = {"address": "198.51.100.7", "now": NOW + 5 * MINUTE, "passwords": passwords}
+    limited = refusal(backend, email.upper(), PASSWORD, **later)
     assert (limited.code, limited.retry_after) == ("limited", 600)
-    assert len(hashes) == calls
+    assert hasher.calls == []
     assert refusal(backend, email, now=NOW + 15 * MINUTE - timedelta(seconds=1)).retry_after == 1
     if known:
         assert sign_in(backend, email, now=NOW + 15 * MINUTE), (
@@ -453,20 +441,14 @@ def test_a_success_resets_the_count_of_failures(backend: Backend, account: Accou
     ],
 )
 def test_a_network_is_limited_to_thirty_failures_of_any_addresses(
-    backend: Backend, account: Account, addresses: list[str], together: bool, monkeypatch: pytest.MonkeyPatch
+    backend: Backend, account: Account, addresses: list[str], together: bool
 ) -> None:
-    monkeypatch.setattr(passwords, "verify_password", _never)
     for n in range(30):
         assert refusal(backend, f"{n}@example.com", address=addresses[n % len(addresses)]).code == "wrong"
-    monkeypatch.undo()
     email = add_member(backend, account).email
     if together:
         assert refusal(backend, email, PASSWORD, address=addresses[0]).retry_after == 900
     assert sign_in(backend, email, address="198.51.100.9" if together else addresses[0])
-
-
-async def _never(_: str | None, __: str) -> bool:
-    return False
 
 
 def test_concurrent_attempts_do_not_exceed_the_limit(backend: Backend, account: Account) -> None:

@@ -74,11 +74,15 @@ def test_invalid_names_and_queries_are_refused(
         save(backend, account, name, query)
 
 
-def test_the_number_of_views_is_limited(
-    backend: Backend, account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(views, "MAX_VIEWS", 2)
+def test_the_number_of_views_is_limited(backend: Backend, account: Account) -> None:
     save(backend, account, "x" * 60, "x" * 2000)
+    backend.sql(
+        """INSERT INTO views (id, account_id, name, query, created_by, created_at)
+        SELECT gen_random_uuid(), account_id, n::text, query, created_by, created_at
+        FROM views, generate_series(3, %s) n WHERE account_id = %s""",
+        views.MAX_VIEWS,
+        account.id,
+    )
     save(backend, account, "b", "")
     with pytest.raises(BadInputError):
         save(backend, account, "c")

@@ -20,7 +20,9 @@ from outcrop.scanner.rules.example_templates import expand_template
 from outcrop.services import local_scan
 from outcrop.services.local_scan import ScanOptions, ScanReport
 from tests.support import rulesets
-from tests.support.rulesets import cached_in
+from tests.support.rulesets import cached_in, only_github_rules
+
+__all__ = ["only_github_rules"]
 
 FIRST_DAY = 1_700_000_000  # the author date of a repository's first commit; each next commit is a day later
 DAY = 86_400

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.errors import OperatorError
-from outcrop.scanner.engine import load
 from outcrop.sources.workspace import cache_folder, remove_abandoned_folders, work_folder
 from tests.sources.conftest import Outcrop, Repo, Scan, token, without_override
+from tests.support.calls import before_call
 from tests.support.command import run
 from tests.support.rulesets import cached_in
 
@@ -148,9 +148,8 @@ def test_removing_folders_does_not_follow_links(tmp_path: Path) -> None:
     assert (precious / ".lock").exists()
 
 
-def test_a_scan_works_if_the_cache_cannot_be_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Without a cache the rules are compiled. One file is quick, and the command has no argument for it.
-    monkeypatch.setattr(load, "BUILT_IN_RULES", load.BUILT_IN_RULES / "github.toml")
+@pytest.mark.usefixtures("only_github_rules")  # without a cache the rules are compiled
+def test_a_scan_works_if_the_cache_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file")
     repo = Repo(tmp_path / "repo")
     repo.commit({"a": FIRST})
@@ -186,9 +185,9 @@ def test_a_user_without_a_home_has_a_temporary_work_folder(
 
     monkeypatch.delenv("HOME")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    # Only root can become a user that the system does not know.
-    monkeypatch.setattr(pwd, "getpwuid", unknown)
-    with work_folder(cache_folder(), tmp_path) as folder:
+    with before_call(pwd.getpwuid, unknown):  # only root can become a user that the system does not know
+        cache = cache_folder()
+    with work_folder(cache, tmp_path) as folder:
         assert folder.parent == tmp_path / f"outcrop-{os.getuid()}"
 
 
@@ -217,21 +216,17 @@ def test_a_scan_cache_that_cannot_be_replaced_leaves_no_temporary_file(
     assert list((tmp_path / "cache" / "seen").iterdir()) == [file]
 
 
-def test_a_folder_that_another_process_removes_before_it_is_locked_is_created_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real_flock, removed = fcntl.flock, 0
+def test_a_folder_that_another_process_removes_before_it_is_locked_is_created_again(tmp_path: Path) -> None:
+    removed: list[Path] = []
 
-    def remove_first(lock: int, operation: int) -> None:
-        nonlocal removed
-        if operation == fcntl.LOCK_EX and not removed:
-            removed = 1
+    def remove_first(call: int) -> None:
+        if call == 1:
+            removed.extend((tmp_path / "work").iterdir())
             remove_abandoned_folders(tmp_path / "work")
-        real_flock(lock, operation)
 
-    # The other process must come between two statements of `work_folder`.
-    monkeypatch.setattr(fcntl, "flock", remove_first)
-    with work_folder(tmp_path) as folder:
-        assert removed
+    # The other process comes between two statements of `work_folder`.
+    with before_call(fcntl.flock, remove_first), work_folder(tmp_path) as folder:
+        assert len(removed) == 1
+        assert folder not in removed
         (folder / "file").write_text("x")
     assert list((tmp_path / "work").iterdir()) == []

@@ -29,6 +29,7 @@ from outcrop.store.db import Connection
 from outcrop.store.findings import listing, rollups
 from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend
+from tests.support.calls import recorded_calls
 
 FINDINGS = 3_000
 QUERIES = 240
@@ -316,27 +317,17 @@ def answers(store: Backend, account: Account) -> list[tuple[FindingQuery, int, l
 
 
 @contextmanager
-def _counting_access_paths(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Count the access paths that lists use.
-
-    The functions are wrapped, since nothing outside of the module shows which of them was called.
-    """
+def _counting_access_paths() -> Iterator[Counter[str]]:
+    """Count the access paths that lists use."""
     used: Counter[str] = Counter()
-
-    def counted(function: Any, path: str) -> Any:
-        def call(*arguments: Any) -> Any:
-            used[path] += 1
-            used.update(f"{path} {a.column} {a.fine}" for a in arguments if isinstance(a, rollups.Dimension))
-            return function(*arguments)
-
-        return call
-
-    with monkeypatch.context() as patch:
-        for name in ("find_buckets", "find_score_buckets"):
-            patch.setattr(rollups, name, counted(getattr(rollups, name), name))
-        for path in ("scan_statement", "gather_statement", "search"):
-            patch.setattr(listing, f"_{path}", counted(getattr(listing, f"_{path}"), path))
+    jumps = (rollups.find_buckets, rollups.find_score_buckets)
+    with recorded_calls(*jumps, listing._scan_statement, listing._gather_statement, listing._search) as calls:
         yield used
+    for call in calls:
+        path = call.function.__name__.removeprefix("_")
+        used[path] += 1
+        if (dimension := call.arguments.get("dimension")) is not None:
+            used[f"{path} {dimension.column} {dimension.fine}"] += 1
     used["jump"] = used["find_buckets"] + used["find_score_buckets"]
     used["scan"] = used["scan_statement"] - used["jump"]  # a jump ends in a scan
 
@@ -448,7 +439,6 @@ def test_every_list_equals_plain_sql(
     store: Backend,
     account: Account,
     answers: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
     *,
     folded: bool,
     cheap: int,
@@ -458,7 +448,7 @@ def test_every_list_equals_plain_sql(
     else:
         _unfold(store, account)
     assert (_deltas(store, account) == 0) is folded
-    with _counting_access_paths(monkeypatch) as used:
+    with _counting_access_paths() as used:
         _compare(store, account, answers, cheap)
     assert used["search"] > 30
     if cheap == NEVER_CHEAP:

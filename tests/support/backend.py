@@ -163,6 +163,17 @@ class Backend:
         assert self.settings.database_url is not None
         return query(self.settings.database_url, statement, *values)
 
+    @contextmanager
+    def without_tables(self, *tables: str) -> Iterator[None]:
+        """Rename tables for the body, so that every statement on them fails."""
+        for table in tables:
+            self.sql(f"ALTER TABLE {table} RENAME TO {table}_away")
+        try:
+            yield
+        finally:
+            for table in tables:
+                self.sql(f"ALTER TABLE {table}_away RENAME TO {table}")
+
     def run(self, work: Callable[[Connection], Awaitable[T]], *, transaction: bool = True) -> T:
         """Run a function of a service or the store, in a transaction by default."""
         assert self.settings.database_url is not None

@@ -41,8 +41,9 @@ def verify(file: bytes, *, operator: OperatorKey = OPERATOR) -> VerifiedBackup:
     return asyncio.run(backups.verify_backup(io.BytesIO(file), "it", operator, progress=lambda _: None))
 
 
-def restore(url: str, file: bytes) -> RestoreSummary:
-    verified = verify(file)
+def restore(url: str, file: bytes, verified: VerifiedBackup | None = None) -> RestoreSummary:
+    """Restore a file that was verified before, or else verify it first."""
+    verified = verified or verify(file)
 
     async def main() -> RestoreSummary:
         async with await database.connect(url) as db, db.transaction():

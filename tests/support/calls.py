@@ -1,45 +1,87 @@
-"""Record the calls of a function without replacing it."""
+"""Record the calls of a function, or act before them, without replacing it."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import unwrap
-from types import FrameType
+from types import BuiltinFunctionType, FrameType
 from typing import Any
 
 
 @dataclass
 class RecordedCall:
-    """The arguments of one call, by parameter name, and its result; of a generator the last yielded value."""
+    """A call: its arguments by parameter name, and its result; of a generator the last yielded value."""
 
+    function: Callable[..., object]
     arguments: dict[str, Any]
     result: Any = None
 
 
 @contextmanager
-def recorded_calls(function: Callable[..., object]) -> Iterator[list[RecordedCall]]:
-    """Yield a list that gets each call of a Python function in this thread, from wherever it is called.
+def recorded_calls(*functions: Callable[..., object]) -> Iterator[list[RecordedCall]]:
+    """Yield a list that gets each call of these Python functions in this thread, from wherever they are called.
 
-    The interpreter reports the calls, so every module that has imported the function is observed, and none
+    The interpreter reports the calls, so every module that has imported a function is observed, and none
     has to be patched. A call that a cache answers is no call.
     """
-    code = unwrap(function).__code__  # type: ignore[attr-defined]
+    by_code = {unwrap(function).__code__: function for function in functions}  # type: ignore[attr-defined]
     calls: list[RecordedCall] = []
     by_frame: dict[FrameType, RecordedCall] = {}  # a generator's frame is entered once for each value
 
     def record(frame: FrameType, event: str, result: object) -> None:
-        if frame.f_code is not code:
+        function = by_code.get(frame.f_code)
+        if function is None:
             return
         if event == "call" and frame not in by_frame:
-            by_frame[frame] = RecordedCall(dict(frame.f_locals))
+            by_frame[frame] = RecordedCall(function, dict(frame.f_locals))
             calls.append(by_frame[frame])
         elif event == "return" and result is not None:
             by_frame[frame].result = result
 
-    previous = sys.getprofile()
-    sys.setprofile(record)
-    try:
+    with _reported_to(record):
         yield calls
+
+
+@contextmanager
+def before_call(function: Callable[..., object], act: Callable[[int], object]) -> Iterator[None]:
+    """Call `act` before each call of a function in this thread, with the number of the call, from 1 on.
+
+    This is for what another process or user does between two statements, and for a fault at one point: if
+    `act` raises an exception, the call raises it, and later calls are not observed.
+    """
+    is_builtin = isinstance(function, BuiltinFunctionType)
+    expected = function if is_builtin else unwrap(function).__code__  # type: ignore[attr-defined]
+    frames: set[FrameType] = set()  # a coroutine's frame is entered again after each `await`
+    count = 0
+
+    def watch(frame: FrameType, event: str, called: object) -> None:
+        nonlocal count
+        if is_builtin:
+            if event != "c_call" or called != expected:
+                return
+        elif event != "call" or frame.f_code is not expected or frame in frames:
+            return
+        frames.add(frame)
+        count += 1
+        act(count)
+
+    with _reported_to(watch):
+        yield
+
+
+@contextmanager
+def _reported_to(observer: Callable[[FrameType, str, object], None]) -> Iterator[None]:
+    """Have the interpreter report the calls of this thread to `observer`, and to earlier observers before."""
+    earlier = sys.getprofile()
+
+    def report_to_both(frame: FrameType, event: str, value: Any) -> None:
+        if earlier is not None:
+            earlier(frame, event, value)
+        observer(frame, event, value)
+
+    sys.setprofile(observer if earlier is None else report_to_both)
+    try:
+        yield
     finally:
-        sys.setprofile(previous)
+        sys.setprofile(earlier)

@@ -3,37 +3,27 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from functools import cache
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import pytest
-from argon2 import PasswordHasher
 
 from outcrop.domain.account import Account, Member, Role, SignedInMember
 from outcrop.services import sessions
 from outcrop.store import db as database
 from outcrop.store.db import Connection, Pool
-from outcrop.store.people import accounts, passwords
+from outcrop.store.people import accounts
 from tests.support.backend import Backend
+from tests.support.hashes import PASSWORD, password_hash
 
 T = TypeVar("T")
-PASSWORD = "a long pass phrase"
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
-# The real parameters would take most of the time of a test.
-QUICK = {"time_cost": 1, "memory_cost": 8, "parallelism": 1}
-
-
-@cache
-def password_hash() -> str:
-    return PasswordHasher(**QUICK).hash(PASSWORD)
 
 
 @pytest.fixture
-def no_failed_sign_ins(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delete the failed attempts of other tests, and make password hashes cheap."""
+def no_failed_sign_ins(backend: Backend) -> None:
+    """Delete the failed attempts of other tests."""
     backend.sql("TRUNCATE sign_in_attempts")
-    monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(**QUICK))
 
 
 def add_member(

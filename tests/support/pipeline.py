@@ -226,6 +226,10 @@ class Pipeline:
         self.assert_no_work_folder()
         return run
 
+    def with_limits(self, **limits: Any) -> RunContext:
+        """Return the context with other limits; see `RunLimits`."""
+        return replace(self.context, limits=replace(self.context.limits, **limits))
+
     def scan_with(self, account: Account, spec: TargetSpec, credential: str) -> ScanRun:
         """Run a scan of a target with its own credential, as a worker does."""
         target = Target(uuid4(), spec, Schedule.OFF, now())
@@ -242,7 +246,7 @@ class Pipeline:
         return self.get_run(account, run_id)
 
     def plan(
-        self, account: Account, spec: TargetSpec, target_id: UUID | None = None
+        self, account: Account, spec: TargetSpec, target_id: UUID | None = None, *, deferred: bool = False
     ) -> tuple[UUID, list[str]]:
         """Create a run and plan it; return its id and the names of its sources."""
 
@@ -256,15 +260,17 @@ class Pipeline:
                     target_id=target_id,
                     moment=now(),
                     by="a test",
-                    foreground=1,
+                    foreground=None if deferred else 1,
                 )
-            return run.id, await plan_run(self.context, account.id, run.id, deferred=False)
+            return run.id, await plan_run(self.context, account.id, run.id, deferred=deferred)
 
         return self.wait(plan())
 
-    def scan_source(self, account: Account, run_id: UUID, source: str) -> None:
+    def scan_source(
+        self, account: Account, run_id: UUID, source: str, context: RunContext | None = None
+    ) -> None:
         """Scan one source of a planned run."""
-        self.wait(scan_source(self.context, account.id, run_id, source))
+        self.wait(scan_source(context or self.context, account.id, run_id, source))
 
     def get_run(self, account: Account, run_id: UUID) -> ScanRun:
         """Return a run as it is stored."""

@@ -11,9 +11,12 @@ from fcntl import LOCK_EX, flock
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from outcrop import scanner
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
+from outcrop.scanner.engine import load
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.load import compile_ruleset, load_ruleset, save_ruleset
@@ -73,6 +76,19 @@ def _fill_cache(folder: Path, examples: Path) -> None:
         unfinished = KEPT_RULES / f"unfinished-{os.getpid()}"
         shutil.copytree(folder, unfinished)
         unfinished.rename(kept)
+
+
+def replace_built_in_rules(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """Make a file or folder the built-in rules: compiling all of them beside others takes seconds each time.
+
+    A patch, and no argument: every scan of a user has all built-in rules.
+    """
+    monkeypatch.setattr(load, "BUILT_IN_RULES", path)
+
+
+@pytest.fixture
+def only_github_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_built_in_rules(monkeypatch, BUILT_IN_RULES / "github.toml")
 
 
 def cached_in(home: Path) -> Path:

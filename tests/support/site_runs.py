@@ -13,9 +13,9 @@ from outcrop.domain.clock import now
 from outcrop.domain.scan import ScanRun, Trigger
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
-from outcrop.net.guard import Egress
+from outcrop.net.guard import Egress, LookUp, look_up
 from outcrop.net.http import open_http
-from outcrop.services.pipeline.context import RunContext
+from outcrop.services.pipeline.context import RUN_LIMITS, RunContext, RunLimits
 from outcrop.services.pipeline.enqueue import start_run
 from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.run_source import scan_source
@@ -46,6 +46,8 @@ class SiteRuns:
     account: Account
     host: WebHost
     egress: Egress | None = None
+    look_up: LookUp = look_up
+    limits: RunLimits = RUN_LIMITS
     _targets: dict[str, UUID] = field(default_factory=dict)
 
     def scan(self, spec: TargetSpec | None = None, *, credential: str | None = None) -> ScanRun:
@@ -83,9 +85,9 @@ class SiteRuns:
     async def scan_source(self, run_id: UUID, source: str, tools: RunContext | None = None) -> None:
         """Scan one source of a planned run, with an HTTP client that reaches the host of the test."""
         egress = self.egress or self.host.egress
-        async with open_http(egress) as http:
+        async with open_http(egress, look_up=self.look_up) as http:
             await scan_source(
-                replace(tools or self.pipeline.context, http=http, egress=egress),
+                replace(tools or self.pipeline.context, http=http, egress=egress, limits=self.limits),
                 self.account.id,
                 run_id,
                 source,
@@ -142,11 +144,17 @@ class SiteRuns:
 
 @contextmanager
 def served(
-    pipeline: Pipeline, account: Account, routes: dict[str, Route], *names: str, **more: Any
+    pipeline: Pipeline,
+    account: Account,
+    routes: dict[str, Route],
+    *names: str,
+    limits: RunLimits = RUN_LIMITS,
+    look_up: LookUp = look_up,
+    **more: Any,
 ) -> Iterator[SiteRuns]:
     """Serve a site for runs of an account; its routes may be changed between the runs."""
     with web_host(routes, *names, **more) as host:
-        yield SiteRuns(pipeline, account, host)
+        yield SiteRuns(pipeline, account, host, look_up=look_up, limits=limits)
 
 
 def linked(*paths: str, value: str | None = None) -> Route:

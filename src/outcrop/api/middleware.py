@@ -35,6 +35,7 @@ class RequestMiddleware:
     """ASGI middleware around the API and the portal.
 
     `timeout_page` returns the portal's response to a request that took too long, or None for the API's error.
+    It took too long after `deadline` seconds.
     """
 
     def __init__(
@@ -46,10 +47,12 @@ class RequestMiddleware:
         rate_limit: int | None,
         cors_origins: list[str],
         timeout_page: Callable[[Scope], Response | None],
+        deadline: float = DEADLINE,
     ) -> None:
         self.app = app
         self.notes = notes
         self.timeout_page = timeout_page
+        self.deadline = deadline
         self.base_url = base_url
         self.https = urlsplit(base_url).scheme == "https"
         self.rate_limit = rate_limit
@@ -64,7 +67,7 @@ class RequestMiddleware:
         if self.https and scope["scheme"] == "https":
             answer.headers.append(_HSTS)
         timer = asyncio.get_running_loop().call_later(
-            DEADLINE, answer.time_out, partial(self.timeout_page, scope)
+            self.deadline, answer.time_out, partial(self.timeout_page, scope)
         )
         try:
             await self._route(scope, receive, answer)

@@ -11,7 +11,7 @@ IPv4 follows the IANA registry of special-purpose addresses. IPv6 is 2000::/3 wi
 
 import ipaddress
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+LookUp = Callable[[str, int], list[str]]  # returns the addresses of a name; raises OSError if it has none
 
 _NOT_PUBLIC_V4 = [
     ipaddress.IPv4Network(block)
@@ -104,31 +105,38 @@ def is_allowed(address: Address, egress: Egress) -> bool:
     return address in _PUBLIC_V6 and not any(address in block for block in _NOT_PUBLIC_V6)
 
 
-def resolve(host: str, port: int, egress: Egress) -> tuple[str, int]:
+def look_up(host: str, port: int) -> list[str]:
+    """Return the addresses that the system's resolver has for a name, in its order."""
+    results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(result[4][0]).partition("%")[0] for result in results]
+
+
+def resolve(host: str, port: int, egress: Egress, look_up: LookUp = look_up) -> tuple[str, int]:
     """Return the checked address and port to connect to for `host` and `port`.
 
-    Raise NoAddressError if the name has no address, EgressError if any of its addresses is not allowed.
+    `look_up` returns the addresses of a name. Raise NoAddressError if it returns none, and EgressError if any
+    of them is not allowed.
     """
     for name, name_port, address, address_port in egress.connect_to:
         if name == host.lower() and name_port == port:
             return address, address_port
     if egress.closed:  # refused before the DNS lookup, which would be outbound traffic too
         raise EgressError(f"{host}: only hosts in OUTCROP_EGRESS_CONNECT_TO may be connected to")
-    addresses = _addresses_of(host, port)
+    addresses = _addresses_of(host, port, look_up)
     for candidate in addresses:
         if not is_allowed(candidate, egress):
             raise EgressError(f"{host}: resolves to {candidate}, which is not a public address")
     return str(addresses[0]), port
 
 
-def _addresses_of(host: str, port: int) -> list[Address]:
-    """Return the address that `host` spells, or all addresses that the resolver returns for the name."""
+def _addresses_of(host: str, port: int, look_up: LookUp) -> list[Address]:
+    """Return the address that `host` spells, or all addresses that `look_up` returns for the name."""
     try:
         return [ipaddress.ip_address(host)]
     except ValueError:
         pass  # a name
     try:
-        results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = look_up(host, port)
     except (OSError, UnicodeError):  # the lookup failed, or `host` cannot be a name
         raise NoAddressError(f"{host}: the name has no address") from None
-    return [ipaddress.ip_address(str(result[4][0]).partition("%")[0]) for result in results]
+    return [ipaddress.ip_address(address) for address in addresses]

@@ -27,7 +27,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from outcrop.net.guard import Egress, EgressError, is_allowed, resolve
+from outcrop.net.guard import Egress, EgressError, LookUp, is_allowed, look_up, resolve
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 _MAX_REDIRECTS = 10
@@ -163,14 +163,20 @@ def _failures_as_http_error(seconds: float) -> Iterator[None]:
 
 @asynccontextmanager
 async def open_http(
-    egress: Egress, *, user_agent: str = "outcrop", connections: int = 32, per_host: int = 8
+    egress: Egress,
+    *,
+    user_agent: str = "outcrop",
+    connections: int = 32,
+    per_host: int = 8,
+    look_up: LookUp = look_up,
 ) -> AsyncIterator[HttpClient]:
     """Open a client that connects only where `egress` allows it.
 
-    `connections` and `per_host` limit the open connections. Cookies, proxies and .netrc are not used.
+    `connections` and `per_host` limit the open connections. `look_up` returns the addresses of a name, which
+    are then checked. Cookies, proxies and .netrc are not used.
     """
     connector = aiohttp.TCPConnector(
-        resolver=_GuardedResolver(egress),
+        resolver=_GuardedResolver(egress, look_up),
         ssl=tls_context(egress),
         limit=connections,
         limit_per_host=per_host,
@@ -223,8 +229,9 @@ class _GuardedResolver(AbstractResolver):
     aiohttp connects to the returned address without a second lookup, so DNS rebinding cannot replace it.
     """
 
-    def __init__(self, egress: Egress) -> None:
+    def __init__(self, egress: Egress, look_up: LookUp) -> None:
         self._egress = egress
+        self._look_up = look_up
 
     async def resolve(
         self,
@@ -233,7 +240,7 @@ class _GuardedResolver(AbstractResolver):
         family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002
     ) -> list[ResolveResult]:
         """Return the single checked address of a host; raise EgressError if it is not allowed."""
-        address, address_port = await asyncio.to_thread(resolve, host, port, self._egress)
+        address, address_port = await asyncio.to_thread(resolve, host, port, self._egress, self._look_up)
         return [
             ResolveResult(
                 hostname=host,

@@ -8,7 +8,8 @@ from outcrop.domain.account import SLUG, Account, Member, Plan, Role, checked_em
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.store import audit
 from outcrop.store.db import Connection
-from outcrop.store.people import accounts, passwords, sessions, sign_in_attempts
+from outcrop.store.people import accounts, sessions, sign_in_attempts
+from outcrop.store.people.passwords import PASSWORDS
 
 
 async def create_account(
@@ -63,7 +64,7 @@ async def create_member(
     A password of None is generated.
     """
     chosen, generated = _choose_password(password)
-    member = accounts.NewMember(uuid4(), checked_email(email), role, await passwords.hash_password(chosen))
+    member = accounts.NewMember(uuid4(), checked_email(email), role, await PASSWORDS.hash(chosen))
     await accounts.insert_member(db, account.id, member, now=now)
     await audit.append(
         db, account.id, audit.AuditLine(now, by, "user.create", member.email, detail={"role": role})
@@ -89,7 +90,7 @@ async def reset_password(
     """Set a member's password and end all sessions; return the member, and the password if generated."""
     account_id, member = await _lock_member(db, email)
     chosen, generated = _choose_password(password)
-    await accounts.update_password(db, account_id, member.id, await passwords.hash_password(chosen))
+    await accounts.update_password(db, account_id, member.id, await PASSWORDS.hash(chosen))
     await sessions.delete_all(db, account_id, member.id)
     await sign_in_attempts.delete_attempts(db, member.email)
     await audit.append(db, account_id, audit.AuditLine(now, by, "user.reset_password", member.email))

@@ -19,8 +19,9 @@ from outcrop.domain.secret import reveal
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keyring
-from outcrop.store.people import accounts, links, passwords, second_factors, sessions, sign_in_attempts
+from outcrop.store.people import accounts, links, second_factors, sessions, sign_in_attempts
 from outcrop.store.people.accounts import MemberCredentials
+from outcrop.store.people.passwords import PASSWORDS, PasswordQueueFullError, PasswordThreads
 
 __all__ = [
     "SessionSummary",
@@ -69,6 +70,7 @@ async def sign_in(
     agent: str,
     now: datetime,
     replaces: str | None = None,
+    passwords: PasswordThreads = PASSWORDS,
 ) -> str:
     """Start a session and return its token; `replaces` is the browser's old token, whose session ends.
 
@@ -90,7 +92,7 @@ async def sign_in(
         now,
     )
     while True:
-        is_right, new_hash = await _compare_password(pool, request, compared, password)
+        is_right, new_hash = await _compare_password(pool, passwords, request, compared, password)
         async with pool.connection() as db, db.transaction():
             current = None
             if compared is not None:
@@ -107,16 +109,20 @@ async def sign_in(
 
 
 async def _compare_password(
-    pool: Pool, request: _SignInRequest, credentials: MemberCredentials | None, password: str
+    pool: Pool,
+    passwords: PasswordThreads,
+    request: _SignInRequest,
+    credentials: MemberCredentials | None,
+    password: str,
 ) -> tuple[bool, str | None]:
     """Return whether the password is right, and its new hash if the stored one uses outdated parameters."""
     password = password[: PASSWORD_LENGTHS.stop]  # one character more than the longest valid password
     password_hash = None if credentials is None else credentials.password_hash
     try:
-        is_right = await passwords.verify_password(password_hash, password)
+        is_right = await passwords.verify(password_hash, password)
         is_outdated = is_right and password_hash is not None and passwords.is_outdated(password_hash)
-        return is_right, await passwords.hash_password(password) if is_outdated else None
-    except passwords.PasswordQueueFullError:
+        return is_right, await passwords.hash(password) if is_outdated else None
+    except PasswordQueueFullError:
         async with pool.connection() as db:
             await sign_in_attempts.delete_attempt(db, request.attempt_id)
         raise SignInLimitedError(_RETRY_IF_BUSY) from None

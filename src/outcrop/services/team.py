@@ -35,8 +35,9 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keyring
-from outcrop.store.people import accounts, links, passwords, second_factors, sessions, sign_in_attempts
+from outcrop.store.people import accounts, links, second_factors, sessions, sign_in_attempts
 from outcrop.store.people.accounts import MemberCredentials
+from outcrop.store.people.passwords import PASSWORDS, PasswordQueueFullError
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
 _RETRY_IF_BUSY = 5  # seconds to wait if too many passwords are being hashed
@@ -329,8 +330,8 @@ async def _confirm_password(
     if attempt.id is None:
         raise SignInLimitedError(attempt.retry_after)
     try:
-        is_right = await passwords.verify_password(None if known is None else known.password_hash, password)
-    except passwords.PasswordQueueFullError:
+        is_right = await PASSWORDS.verify(None if known is None else known.password_hash, password)
+    except PasswordQueueFullError:
         raise SignInLimitedError(_RETRY_IF_BUSY) from None
     async with pool.connection() as db, db.transaction():
         if is_right and known is not None:
@@ -357,8 +358,8 @@ async def _lock_unchanged(db: Connection, confirmed: MemberCredentials) -> Membe
 async def _hash_password(password: str) -> str:
     """Hash a password; raise SignInLimitedError if too many are being hashed."""
     try:
-        return await passwords.hash_password(password)
-    except passwords.PasswordQueueFullError:
+        return await PASSWORDS.hash(password)
+    except PasswordQueueFullError:
         raise SignInLimitedError(_RETRY_IF_BUSY) from None
 
 

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
@@ -26,6 +26,7 @@ from outcrop.services.pipeline import plan
 from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext
 from outcrop.services.pipeline.enqueue import enqueue_source, start_run
 from outcrop.services.pipeline.fence import hold_source
+from outcrop.services.pipeline.github_access import load_credential
 from outcrop.services.pipeline.maintenance import (
     mark_stale,
     requeue_stalled_jobs,
@@ -33,12 +34,14 @@ from outcrop.services.pipeline.maintenance import (
     start_due_runs,
 )
 from outcrop.services.pipeline.run_source import scan_source
+from outcrop.services.pipeline.site_source import scan_site
 from outcrop.settings import Settings
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.runs import jobs, scan_sources, scans
 from tests.support.backend import Backend, Tenant
+from tests.support.calls import before_call
 from tests.support.factories import make_line, make_scan
 
 T = TypeVar("T")
@@ -274,65 +277,43 @@ def scan(backend: Backend, tenant: Tenant, scan_id: UUID, source: str) -> None:
 
 
 def test_an_unexpected_error_is_retried_three_times_and_reported_by_its_type(
-    backend: Backend, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+    backend: Backend, tenant: Tenant
 ) -> None:
-    async def broken(*_: object) -> None:
+    def fail(_: int) -> None:
         raise KeyError("a value that must not be shown")
 
-    monkeypatch.setattr("outcrop.services.pipeline.run_source.scan_site", broken)
     scan_id = start(backend, tenant, "https://shop.example")
     for _ in range(MAX_ATTEMPTS - 1):
-        with pytest.raises(KeyError):
+        with before_call(scan_site, fail), pytest.raises(KeyError):
             scan(backend, tenant, scan_id, "https://shop.example")
-    scan(backend, tenant, scan_id, "https://shop.example")
+    with before_call(scan_site, fail):
+        scan(backend, tenant, scan_id, "https://shop.example")
     run = tenant.get(f"/scans/{scan_id}").json()["data"]
     assert (run["status"], run["error"]) == ("failed", "scanning failed (KeyError)")
 
 
+@pytest.mark.parametrize(
+    ("step", "tries"),
+    [
+        (load_credential, 0),
+        (scan_site, 0),
+        (scan_sources.finish_source, MAX_ATTEMPTS),  # such a source is finished without a scan
+    ],
+)
 def test_a_scan_that_is_cancelled_at_any_step_does_not_count_as_an_attempt(
-    backend: Backend, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+    backend: Backend, tenant: Tenant, step: Callable[..., object], tries: int
 ) -> None:
-    async def cancel(*_: object, **__: object) -> None:
+    def cancel(_: int) -> None:
         raise asyncio.CancelledError
 
-    for step in ("run_source.load_credential", "run_source.scan_site", "plan.scan_sources.finish_source"):
-        scan_id = start(backend, tenant, "https://shop.example")
-        with monkeypatch.context() as patch:
-            if step.endswith("finish_source"):
-                patch.setattr("outcrop.services.pipeline.run_source.scan_site", scan_nothing)
-            patch.setattr(f"outcrop.services.pipeline.{step}", cancel)
-            with pytest.raises(asyncio.CancelledError):
-                scan(backend, tenant, scan_id, "https://shop.example")
-        rows = backend.sql(
-            "SELECT status, tries FROM scan_sources WHERE scan_id = %s AND source <> 'plan'", scan_id
-        )
-        assert rows == [("queued", 0)], step
-        assert tenant.get(f"/scans/{scan_id}").json()["data"]["status"] == "interrupted"
-
-
-async def scan_nothing(*_: object) -> None:
-    """Scan nothing."""
-
-
-def test_a_source_that_a_host_lists_twice_is_scanned_once(
-    backend: Backend, tenant: Tenant, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def listed(*_: object, **__: object) -> AsyncIterator[ScanSource]:
-        yield SOURCE
-        yield SOURCE
-
-    monkeypatch.setattr("outcrop.services.pipeline.plan.resolve_target", listed)
-    monkeypatch.setattr("outcrop.services.pipeline.plan.open_github", lambda *_: None)
-    for options in ({}, {"foreground": 7}):
-        scan_id = start(backend, tenant, **options)
-        names = run_all(
-            backend,
-            lambda context, id_=scan_id, options=options: plan.plan_run(
-                context, tenant.account.id, id_, deferred=not options
-            ),
-        )
-        assert names == [["https://shop.example"]]
-    assert backend.sql("SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'look_at_source'") == [(1,)]
+    scan_id = start(backend, tenant, "https://shop.example")
+    of_source = "scan_id = %s AND source <> 'plan'"
+    backend.sql(f"UPDATE scan_sources SET tries = %s WHERE {of_source}", tries, scan_id)
+    with before_call(step, cancel), pytest.raises(asyncio.CancelledError):
+        scan(backend, tenant, scan_id, "https://shop.example")
+    rows = backend.sql(f"SELECT status, tries FROM scan_sources WHERE {of_source}", scan_id)
+    assert rows == [("queued", tries)]
+    assert tenant.get(f"/scans/{scan_id}").json()["data"]["status"] == "interrupted"
 
 
 # --- retries

@@ -17,7 +17,6 @@ from outcrop.domain.scan import ScanRun, ScanStatus
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.services.pipeline.foreground import run_in_foreground
-from outcrop.sources.hosts import github_api
 from tests.support.github_host import Fault, error, secondary_limit
 from tests.support.pipeline import (
     GIST,
@@ -481,17 +480,30 @@ def test_a_target_that_cannot_be_listed_fails_with_the_reason(
     assert pipeline.finding(account)["status"] == "active"
 
 
-def test_an_api_that_is_down_fails_the_run_and_resolves_nothing(
-    pipeline: Pipeline, account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(github_api, "_RETRY_DELAYS", (0.01, 0.01))
+def test_an_api_that_is_down_fails_the_run_and_resolves_nothing(pipeline: Pipeline, account: Account) -> None:
     spec, _ = one_repository(pipeline)
     pipeline.scan(account, spec)
     pipeline.hub.faults.extend(Fault(502) for _ in range(3))
-    run = pipeline.scan(account, spec)
+    run = pipeline.scan(account, spec, pipeline.with_limits(retry_delays=(0.01, 0.01)))
     assert (run.status, run.error) == (ScanStatus.FAILED, f"{NAME} answered 502")
     assert pipeline.finding(account)["status"] == "active"
     assert pipeline.finding(account)["seen_count"] == 1
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+def test_a_source_that_a_host_lists_twice_is_scanned_once(
+    pipeline: Pipeline, account: Account, deferred: bool
+) -> None:
+    spec, shop = one_repository(pipeline)
+    twin = pipeline.add_repository(f"{shop.full_name}-again")
+    pipeline.hub.repos[twin.full_name]["id"] = shop.id
+    run_id, names = pipeline.plan(account, spec, deferred=deferred)
+    assert names == [shop.source]
+    jobs = pipeline.sql(
+        "SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'look_at_source' AND args ->> 'scan_id' = %s",
+        str(run_id),
+    )
+    assert jobs == [(deferred,)]
 
 
 def test_a_run_fails_if_none_of_its_sources_could_be_read(pipeline: Pipeline, account: Account) -> None:

@@ -17,6 +17,7 @@ from outcrop.services import findings as triage
 from outcrop.services.pipeline import record as recording
 from outcrop.services.pipeline.foreground import run_in_foreground
 from outcrop.services.pipeline.run_source import scan_source
+from tests.support.calls import before_call
 from tests.support.git_host import GitHost
 from tests.support.pipeline import (
     Pipeline,
@@ -575,23 +576,17 @@ def test_a_source_scanned_twice_in_one_run_counts_once(pipeline: Pipeline, accou
 
 
 def test_a_scan_cancelled_between_two_batches_continues_and_counts_once(
-    pipeline: Pipeline, account: Account, monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, account: Account
 ) -> None:
     spec, _ = one_repository(pipeline, {f"{number}.txt": token(number) for number in range(5)})
-    monkeypatch.setattr(recording, "BATCH_SIZE", 2)
     run_id, (source,) = pipeline.plan(account, spec)
-    real, batches = recording._record_batch, 0
 
-    async def cancel_second(*arguments: Any) -> None:
-        nonlocal batches
-        batches += 1
-        if batches == 2:
+    def cancel_second(batch: int) -> None:
+        if batch == 2:
             raise asyncio.CancelledError
-        await real(*arguments)
 
-    monkeypatch.setattr(recording, "_record_batch", cancel_second)
-    with pytest.raises(asyncio.CancelledError):
-        pipeline.scan_source(account, run_id, source)
+    with before_call(recording._record_batch, cancel_second), pytest.raises(asyncio.CancelledError):
+        pipeline.scan_source(account, run_id, source, pipeline.with_limits(batch_size=2))
     halfway = pipeline.get_run(account, run_id)
     assert (halfway.status, counts(halfway)) == (ScanStatus.INTERRUPTED, (2, 2, 0))
     pipeline.scan_source(account, run_id, source)

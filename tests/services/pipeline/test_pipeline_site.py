@@ -2,16 +2,19 @@
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from outcrop.domain.errors import OperatorError
 from outcrop.domain.target import TargetKind
+from outcrop.services.pipeline.context import RunLimits
+from outcrop.sources.isolated.process_pool import ProcessPool
 from tests.sources.conftest import Repo
 from tests.support.pipeline import token
+from tests.support.rulesets import ruleset
 from tests.support.site_runs import gap_reasons, linked, served, site_spec
 from tests.support.web_host import Route, page, redirect, script, text
 
@@ -154,15 +157,14 @@ def test_a_value_in_a_url_is_masked_in_the_other_findings_of_this_url(pipeline, 
     assert runs.tables_with(*values) == set()
 
 
-def test_a_value_in_a_url_is_masked_before_it_was_found_elsewhere(pipeline, account, monkeypatch):
-    monkeypatch.setattr("outcrop.services.pipeline.site_source._RECORD_AT", 1)
+def test_a_value_in_a_url_is_masked_before_it_was_found_elsewhere(pipeline, account):
     value = token("listed only")
     routes = {
         "/": page("home"),
         "/sitemap.xml": text(f"{SITE}/for/{value}"),
         f"/for/{value}": text(f"key = {token('there')}"),
     }
-    with served(pipeline, account, routes) as runs:
+    with served(pipeline, account, routes, limits=RunLimits(site_batch_size=1)) as runs:
         runs.scan()
     assert "********" in runs.finding["source_url"]
     assert runs.tables_with(value) == set()
@@ -350,13 +352,13 @@ def test_git_folders_in_two_folders_have_separate_findings(pipeline, account, re
     ]
 
 
-def test_a_git_folder_that_cannot_be_scanned_is_only_a_gap(pipeline, account, repo, monkeypatch):
-    async def broken(*_: object) -> None:
-        raise OperatorError("the scanning process ended before its work was done")
-
-    monkeypatch.setattr("outcrop.sources.isolated.process_pool.ProcessPool.run", broken)
+def test_a_git_folder_that_cannot_be_scanned_is_only_a_gap(pipeline, account, repo):
+    # These processes end at once: they find neither compiled rules nor the file with the rules.
+    pool = ProcessPool(1, [Path("/nonexistent")], ruleset(), pipeline.context.egress, Path("/nonexistent"))
+    context = replace(pipeline.context, process_pool=pool)
     with served(pipeline, account, {"/": page(f"<p>{token('home')}</p>")}, fallback=GitFolder(repo)) as runs:
-        run = runs.scan(site_spec(leak_places=True))
+        run_id = runs.wait(runs.run(site_spec(leak_places=True), context))
+    run = pipeline.get_run(account, run_id)
     assert (run.status, runs.paths) == ("completed", ["/"])
     assert gap_reasons(run, "/.git/HEAD") == ["the scanning process ended before its work was done"]
 

@@ -11,8 +11,9 @@ import pytest
 
 from outcrop.domain.target import TargetKind
 from outcrop.net.guard import Egress
+from outcrop.services.pipeline.context import RunLimits
 from outcrop.services.pipeline.maintenance import mark_stale
-from outcrop.sources.web.crawl import CrawlOptions
+from outcrop.sources.web.crawl import CrawlLimits
 from tests.support.pipeline import token
 from tests.support.site_runs import Gate, SiteRuns, gap_reasons, linked, served, site_spec
 from tests.support.web_host import Reply, Route, page, redirect, script, text
@@ -228,10 +229,10 @@ PROVES_NOTHING: dict[str, Route] = {
 
 
 @pytest.mark.parametrize("is_linked", [True, False], ids=["linked", "unlinked"])
-def test_a_response_that_proves_nothing_resolves_nothing(pipeline, account, monkeypatch, is_linked):
-    monkeypatch.setattr("outcrop.sources.web.polite_client._REQUEST_SECONDS", 0.3)
+def test_a_response_that_proves_nothing_resolves_nothing(pipeline, account, is_linked):
+    limits = RunLimits(crawl=CrawlLimits(request_seconds=0.3))
     routes = {"/": linked(*PROVES_NOTHING)} | {path: linked(value=token(path)) for path in PROVES_NOTHING}
-    with served(pipeline, account, routes) as runs:
+    with served(pipeline, account, routes, limits=limits) as runs:
         runs.scan()
         routes |= (
             PROVES_NOTHING
@@ -283,13 +284,9 @@ def test_a_finding_on_a_page_beyond_the_page_limit_stays(site):
     assert gap_reasons(run) == ["more than 3 pages: at least 4 were skipped"]
 
 
-def test_a_truncated_page_resolves_nothing(site, monkeypatch):
-    from_target = CrawlOptions.from_target
-    monkeypatch.setattr(
-        CrawlOptions, "from_target", lambda *arguments: replace(from_target(*arguments), max_bytes=2_000)
-    )
+def test_a_truncated_page_resolves_nothing(site):
     site.host.routes["/p"] = page("x" * 5_000 + token("p"))
-    run = site.scan()
+    run = replace(site, limits=RunLimits(crawl=CrawlLimits(max_bytes=2_000))).scan()
     assert site.finding["status"] == "active"
     assert gap_reasons(run, "/p") == ["larger than 2000 bytes: only the beginning was scanned"]
 
@@ -348,8 +345,8 @@ def test_a_script_that_two_sites_load_at_the_same_time_is_one_finding(pipeline, 
     assert runs.events == ["finding.new"]
 
 
-def test_a_run_counts_a_finding_once_although_another_run_sees_it_meanwhile(pipeline, account, monkeypatch):
-    monkeypatch.setattr("outcrop.services.pipeline.site_source._RECORD_AT", 1)
+def test_a_run_counts_a_finding_once_although_another_run_sees_it_meanwhile(pipeline, account):
+    limits = RunLimits(site_batch_size=1)
     gate = Gate(page("at last"))
     tag = '<script src="http://cdn.example/tag.js"></script>'
     routes: dict[str, Route] = {
@@ -358,7 +355,7 @@ def test_a_run_counts_a_finding_once_although_another_run_sees_it_meanwhile(pipe
         "/gate": gate,
     }
     routes["cdn.example/tag.js"] = script(f't="{token("meanwhile")}"')
-    with served(pipeline, account, routes, "a.example", "b.example", "cdn.example") as runs:
+    with served(pipeline, account, routes, "a.example", "b.example", "cdn.example", limits=limits) as runs:
 
         async def one_within_the_other() -> None:
             first = asyncio.create_task(runs.run(site_spec("http://a.example/")))

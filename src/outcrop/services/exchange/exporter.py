@@ -17,7 +17,7 @@ from outcrop.domain.finding_fields import FINDING_FIELDS
 from outcrop.domain.paging import FindingQuery
 from outcrop.store import audit
 from outcrop.store.db import Pool
-from outcrop.store.findings.export import ExportedFinding, stream_findings
+from outcrop.store.findings.export import BATCH_SIZE, ExportedFinding, stream_findings
 
 
 class ExportFormat(StrEnum):
@@ -46,6 +46,7 @@ async def export_findings(
     version: str,
     by: str,
     now: datetime,
+    batch_size: int = BATCH_SIZE,
 ) -> AsyncIterator[bytes]:
     """Yield the bytes of a file with the findings that match the query's filters, in the order of their ids.
 
@@ -57,7 +58,7 @@ async def export_findings(
     writer = _WRITERS[format_](version)
     if head := writer.head():
         yield head
-    async for batch in stream_findings(pool, account.id, query):
+    async for batch in stream_findings(pool, account.id, query, batch_size):
         yield writer.body(batch)
     if tail := writer.tail():
         yield tail

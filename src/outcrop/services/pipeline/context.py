@@ -15,7 +15,9 @@ from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpClient
 from outcrop.scanner.engine.ruleset import RuleSet
+from outcrop.sources.hosts.github_api import RETRY_DELAYS
 from outcrop.sources.isolated.process_pool import ProcessPool
+from outcrop.sources.web.crawl import CRAWL_LIMITS, CrawlLimits
 from outcrop.store.db import Pool
 from outcrop.store.keyring import Keyring
 from outcrop.validation.engine import Validator
@@ -35,6 +37,19 @@ class ValidationContext:
     validator: Validator
 
 
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """Sizes and times of a scan run that no target can choose."""
+
+    batch_size: int = 500  # secrets that one transaction records
+    site_batch_size: int = 200  # secrets of a site that are recorded together
+    crawl: CrawlLimits = CRAWL_LIMITS
+    retry_delays: tuple[float, ...] = RETRY_DELAYS  # for requests to GitHub
+
+
+RUN_LIMITS = RunLimits()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext(ValidationContext):
     """The clients and settings that a scan run needs."""
@@ -47,6 +62,7 @@ class RunContext(ValidationContext):
     jobs: int = 1  # sources that are scanned at once, and processes that scan a large repository
     work: Path = Path()  # the folder in which repositories are cloned
     release: Release = RELEASE
+    limits: RunLimits = RUN_LIMITS
     source_timeout: float = 60.0  # seconds without a heartbeat after which a scan loses its source
 
 

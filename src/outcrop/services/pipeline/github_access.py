@@ -32,6 +32,7 @@ def open_github(context: RunContext, key: SourceKey, token: Secret | None) -> Gi
         token or context.github_token,
         etags=_EtagStore(context.pool, key.account_id),
         on_wait=_show_waits(context, key),
+        retry_delays=context.limits.retry_delays,
     )
 
 

@@ -53,7 +53,6 @@ from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.runs import scan_sources, sources
 from outcrop.store.runs.sources import LockedFinding, SourceCheckpoint, StoredFinding
 
-BATCH_SIZE = 500  # secrets that one transaction records
 _PLAIN_PATH, _SEALED_PATH = b"\0", b"\1"  # first byte of a stored path
 
 
@@ -153,8 +152,9 @@ async def record_secrets(
     )
     recording = _Recording(context, key, coverage, masker)
     ordered = [placed[place] for place in sorted(placed)]
-    for start in range(0, len(ordered), BATCH_SIZE):
-        batch = ordered[start : start + BATCH_SIZE]
+    size = context.limits.batch_size
+    for start in range(0, len(ordered), size):
+        batch = ordered[start : start + size]
         hits = {entry.fingerprint: entry.secret.hit for entry in batch}
         validation = await validate_secrets(context, key.account_id, hits)
         async with write_transaction(context, key) as (db, moment):

@@ -45,7 +45,6 @@ from outcrop.sources.workspace import work_folder
 from outcrop.store.runs import scan_sources, sources
 from outcrop.store.runs.sources import SourceCheckpoint, StoredFinding
 
-_RECORD_AT = 200  # detected secrets that are recorded together
 _SAVE_PROGRESS_EVERY = 2.0  # seconds
 _GIT_HEAD = "/.git/HEAD"
 _IN_GIT_FOLDER = "/.git!"  # part of the path of every finding inside an exposed git folder
@@ -88,7 +87,9 @@ async def scan_site(
     OperatorError with its reason.
     """
     headers = {} if token is None else {"Authorization": reveal(token)}
-    options = CrawlOptions.from_target(source.url, source.options, source.include, source.exclude, headers)
+    options = CrawlOptions.from_target(
+        source.url, source.options, source.include, source.exclude, headers, limits=context.limits.crawl
+    )
     async with context.pool.connection() as db:
         saved = await sources.select_checkpoint(db, key.account_id, key.source)
     outdated = release_gap(context, key, saved)
@@ -100,7 +101,7 @@ async def scan_site(
     async with aclosing(crawl(context.http, options, scan.add_gap)) as resources:
         async for resource in resources:
             await _scan_resource(scan, resource)
-            if len(scan.unrecorded) >= _RECORD_AT:
+            if len(scan.unrecorded) >= context.limits.site_batch_size:
                 await scan.record()
             if monotonic() - last_saved > _SAVE_PROGRESS_EVERY:
                 last_saved = monotonic()

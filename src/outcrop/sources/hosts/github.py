@@ -7,7 +7,7 @@ The `GitHub` class chooses the API paths and turns the responses into the types 
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
@@ -22,6 +22,7 @@ from outcrop.net.http import HttpClient
 from outcrop.sources.hosts.github_api import (
     MAX_PAGES,
     PER_PAGE,
+    RETRY_DELAYS,
     Clock,
     EtagCache,
     GitHubApi,
@@ -65,11 +66,14 @@ class GitHub:
         on_wait: OnWait = lambda _seconds, _reason: None,
         max_wait: float = 3_600.0,
         max_pages: int = MAX_PAGES,
+        retry_delays: Sequence[float] = RETRY_DELAYS,
         sleep: Sleep = asyncio.sleep,
         clock: Clock = time.time,
     ) -> None:
         limit = RateLimit(origin(base_url)[1], on_wait, max_wait, sleep, clock)
-        self._api = GitHubApi(http, base_url, token, etags, limit, max_pages=max_pages)
+        self._api = GitHubApi(
+            http, base_url, token, etags, limit, max_pages=max_pages, retry_delays=retry_delays
+        )
         self._token = token
         self._login: str | None = None
 

@@ -7,7 +7,7 @@ limit is reached. Every failure is a `GitHubError`.
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -23,7 +23,7 @@ from outcrop.net.http import HttpClient, HttpError, HttpResponse
 
 PER_PAGE = 100  # the most that GitHub allows
 MAX_PAGES = 10_000
-_RETRY_DELAYS = (1.0, 2.0, 4.0)  # seconds before each retry of a failure that may be temporary
+RETRY_DELAYS = (1.0, 2.0, 4.0)  # seconds before each retry of a failure that may be temporary
 _MAX_MESSAGE = 300  # characters of an error message: it repeats text from the host
 _LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
 _NEXT_LINK = re.compile(r'<([^<>]*)>[^<,]*;\s*rel="?next\b')
@@ -185,8 +185,10 @@ class GitHubApi:
         limit: RateLimit,
         *,
         max_pages: int = MAX_PAGES,
+        retry_delays: Sequence[float] = RETRY_DELAYS,
     ) -> None:
         self._http = http
+        self._retry_delays = retry_delays
         self._base = base_url.rstrip("/")
         if not _may_send_token(self._base):
             raise OperatorError(
@@ -306,9 +308,9 @@ class GitHubApi:
                 if response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                     return response
                 problem = f"{self.host} answered {response.status}"
-            if retries == len(_RETRY_DELAYS):
+            if retries == len(self._retry_delays):
                 raise GitHubError("unavailable", problem)
-            await self._limit.pause(_RETRY_DELAYS[retries], problem)
+            await self._limit.pause(self._retry_delays[retries], problem)
             retries += 1
 
     def _error_from(self, response: HttpResponse) -> GitHubError:

@@ -40,6 +40,18 @@ GapCallback = Callable[[str, str], None]  # called with the URL that was skipped
 
 
 @dataclass(frozen=True, slots=True)
+class CrawlLimits:
+    """The limits of a crawl that a target cannot choose."""
+
+    max_bytes: int = 32 << 20  # of one response
+    request_seconds: float = 60.0  # for one response
+    seconds: float = 1_800.0  # for the whole crawl
+
+
+CRAWL_LIMITS = CrawlLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class CrawlOptions:
     """The start of a crawl and its limits."""
 
@@ -53,8 +65,9 @@ class CrawlOptions:
     headers: Mapping[str, str] = field(default_factory=dict)  # sent to the origin of the start only
     concurrency: int = 4  # requests at a time
     pause: float = 0.0  # seconds between two requests to one host
-    max_bytes: int = 32 << 20  # of one response
-    seconds: float = 1_800.0  # for the whole crawl
+    max_bytes: int = CRAWL_LIMITS.max_bytes
+    request_seconds: float = CRAWL_LIMITS.request_seconds
+    seconds: float = CRAWL_LIMITS.seconds
 
     @classmethod
     def from_target(
@@ -64,6 +77,8 @@ class CrawlOptions:
         include: Sequence[str],
         exclude: Sequence[str],
         headers: Mapping[str, str] | None = None,
+        *,
+        limits: CrawlLimits = CRAWL_LIMITS,
     ) -> "CrawlOptions":
         """Return the options of a crawl from the start URL and the options of a target.
 
@@ -79,6 +94,9 @@ class CrawlOptions:
             include=tuple(include),
             exclude=tuple(exclude),
             headers=headers or {},
+            max_bytes=limits.max_bytes,
+            request_seconds=limits.request_seconds,
+            seconds=limits.seconds,
         )
 
     def open_client(self, http: HttpClient, *, deadline: float, authenticated: bool = True) -> PoliteClient:
@@ -94,6 +112,7 @@ class CrawlOptions:
             robots=self.robots,
             pause=self.pause,
             max_bytes=self.max_bytes,
+            request_seconds=self.request_seconds,
             deadline=deadline,
         )
 

@@ -15,7 +15,6 @@ from outcrop.sources.web.content_types import is_challenge
 from outcrop.sources.web.urls import normalise_url, url_origin
 
 _USER_AGENT = "outcrop"  # as robots.txt files name it
-_REQUEST_SECONDS = 60.0
 _MAX_CRAWL_DELAY = 10.0  # seconds: a longer delay in robots.txt is shortened
 _MAX_RETRY_AFTER = 60.0  # seconds: a longer wait is not worth a retry
 _MAX_REDIRECTS = 10
@@ -55,8 +54,8 @@ class PoliteClient:
 
     `headers` are sent to the origin `home` only, also after redirects. `robots` is whether to obey
     robots.txt. `pause` is the least number of seconds between two requests to one host. A response is
-    truncated at `max_bytes`. A retry that would be later than `deadline` (on the event loop's clock) is not
-    made; the caller cancels running requests.
+    truncated at `max_bytes`, and a request fails after `request_seconds`. A retry that would be later than
+    `deadline` (on the event loop's clock) is not made; the caller cancels running requests.
     """
 
     def __init__(
@@ -68,6 +67,7 @@ class PoliteClient:
         robots: bool,
         pause: float,
         max_bytes: int,
+        request_seconds: float,
         deadline: float,
     ) -> None:
         self._http = http
@@ -76,6 +76,7 @@ class PoliteClient:
         self._obeys_robots = robots
         self._pause = pause
         self._max_bytes = max_bytes
+        self._request_seconds = request_seconds
         self._deadline = deadline
         self._robots: dict[str, _Robots] = {}  # by origin
         self._robots_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -168,7 +169,7 @@ class PoliteClient:
         self._next_request[host] = turn + pause
         await asyncio.sleep(turn - now)
         headers = self._headers if url_origin(url) == self._home else None
-        return await self._http.get(url, headers=headers, max_bytes=max_bytes, seconds=_REQUEST_SECONDS)
+        return await self._http.get(url, headers=headers, max_bytes=max_bytes, seconds=self._request_seconds)
 
     async def _robots_of(self, url: str) -> _Robots:
         """Return the robots.txt of the URL's origin, fetched once per origin.

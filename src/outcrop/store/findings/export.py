@@ -11,7 +11,7 @@ from outcrop.store.findings import rows
 from outcrop.store.findings.conditions import build_where, row_conditions
 from outcrop.store.findings.facets import list_matching_facets
 
-_BATCH_SIZE = 2_000  # findings that one statement reads, whether they match or not
+BATCH_SIZE = 2_000  # findings that one statement reads, whether they match or not
 _LOWEST_ID = UUID(int=0)
 
 
@@ -25,7 +25,7 @@ class ExportedFinding:
 
 
 async def stream_findings(
-    pool: Pool, account_id: int, query: FindingQuery
+    pool: Pool, account_id: int, query: FindingQuery, batch_size: int = BATCH_SIZE
 ) -> AsyncIterator[list[ExportedFinding]]:
     """Yield the findings that meet the query's filters, in batches, by id. Its order and page are ignored.
 
@@ -36,18 +36,18 @@ async def stream_findings(
     after: UUID | None = _LOWEST_ID
     while after is not None:
         async with pool.connection() as db, db.transaction():
-            last = await _find_batch_end(db, account_id, after)
+            last = await _find_batch_end(db, account_id, after, batch_size)
             found = await _select_batch(db, account_id, query, after, last)
         if found:
             yield found
         after = last
 
 
-async def _find_batch_end(db: Connection, account_id: int, after: UUID) -> UUID | None:
+async def _find_batch_end(db: Connection, account_id: int, after: UUID, size: int) -> UUID | None:
     """Return the last id of the batch that follows `after`; None if less than a full batch follows."""
     cursor = await db.execute(
         "SELECT id FROM findings WHERE account_id = %s AND id > %s ORDER BY id OFFSET %s LIMIT 1",
-        [account_id, after, _BATCH_SIZE - 1],
+        [account_id, after, size - 1],
     )
     row = await cursor.fetchone()
     return None if row is None else row[0]

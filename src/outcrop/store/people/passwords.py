@@ -13,55 +13,62 @@ T = TypeVar("T")
 
 _THREADS = 2  # each hash takes 64 MiB and a core
 _MAX_WAITING = 50  # hashes in the queue, a few seconds' work; further requests must try again later
-_HASHER = PasswordHasher()
-_executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="password")
-_free_places = threading.BoundedSemaphore(_MAX_WAITING)
 
 
 class PasswordQueueFullError(Exception):
     """Too many passwords are waiting to be hashed."""
 
 
-async def hash_password(password: str) -> str:
-    """Return the argon2id hash of a password."""
-    return await _run_in_thread(lambda: _HASHER.hash(_encode(password)))
+class PasswordThreads:
+    """Two threads that hash and verify passwords; at most `max_waiting` passwords wait for them.
 
-
-async def verify_password(password_hash: str | None, password: str) -> bool:
-    """Whether the password has this hash.
-
-    Without a hash (an unknown e-mail address) do the same work and return False, so that the time shows
-    nothing.
+    Every method that needs a thread raises PasswordQueueFullError if too many passwords wait already.
     """
-    return await _run_in_thread(lambda: _verify(password_hash, password))
 
+    def __init__(self, hasher: PasswordHasher | None = None, max_waiting: int = _MAX_WAITING) -> None:
+        self.hasher = hasher or PasswordHasher()
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="password")
+        self._free_places = threading.BoundedSemaphore(max_waiting)
 
-def is_outdated(password_hash: str) -> bool:
-    """Whether a hash was made with other parameters than the current ones."""
-    return _HASHER.check_needs_rehash(password_hash)
+    async def hash(self, password: str) -> str:
+        """Return the argon2id hash of a password."""
+        return await self._run(lambda: self.hasher.hash(_encode(password)))
 
+    async def verify(self, password_hash: str | None, password: str) -> bool:
+        """Whether the password has this hash.
 
-def _verify(password_hash: str | None, password: str) -> bool:
-    """Do the work of `verify_password` in the current thread."""
-    if password_hash is None:
-        _HASHER.hash(_encode(password))
-        return False
-    try:
-        return _HASHER.verify(password_hash, _encode(password))
-    except (VerificationError, InvalidHashError):
-        return False
+        Without a hash (an unknown e-mail address) do the same work and return False, so that the time shows
+        nothing.
+        """
+        return await self._run(lambda: self._verify(password_hash, password))
 
+    def is_outdated(self, password_hash: str) -> bool:
+        """Whether a hash was made with other parameters than the current ones."""
+        return self.hasher.check_needs_rehash(password_hash)
 
-async def _run_in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in one of the two threads; raise PasswordQueueFullError if too much work waits already."""
-    if not _free_places.acquire(blocking=False):
-        raise PasswordQueueFullError
-    try:
-        return await asyncio.get_running_loop().run_in_executor(_executor, work)
-    finally:
-        _free_places.release()
+    def _verify(self, password_hash: str | None, password: str) -> bool:
+        """Do the work of `verify` in the current thread."""
+        if password_hash is None:
+            self.hasher.hash(_encode(password))
+            return False
+        try:
+            return self.hasher.verify(password_hash, _encode(password))
+        except (VerificationError, InvalidHashError):
+            return False
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Run `work` in one of the two threads."""
+        if not self._free_places.acquire(blocking=False):
+            raise PasswordQueueFullError
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        finally:
+            self._free_places.release()
 
 
 def _encode(password: str) -> bytes:
     """Encode a password as UTF-8; lone surrogates, which JSON can contain, are encoded too."""
     return password.encode("utf-8", "surrogatepass")
+
+
+PASSWORDS = PasswordThreads()  # one queue for the process
