@@ -107,7 +107,7 @@ class Stage:
         self, method: str, target: str, headers: dict[str, str] | None = None, body: Any = None, **how: Any
     ) -> Answer:
         """Send the target unchanged, by default with the account's key."""
-        connection = http.client.HTTPConnection(*self.address, timeout=10)
+        connection = http.client.HTTPConnection(*self.address, timeout=60)
         began = time.monotonic()
         try:
             all_headers = {"Authorization": f"Bearer {self.tenant.key}"} | (headers or {})
@@ -131,7 +131,7 @@ class Stage:
     def send(self, raw: bytes) -> Answer:
         """Write bytes to a socket and read one answer."""
         began = time.monotonic()
-        with socket.create_connection(self.address, timeout=5) as sock:
+        with socket.create_connection(self.address, timeout=60) as sock:
             sock.sendall(raw)
             response = http.client.HTTPResponse(sock, method=raw.split(b" ", 1)[0].decode("latin-1"))
             response.begin()
@@ -990,7 +990,7 @@ def test_a_connection_that_is_closed_in_the_middle_harms_nobody(stage: Stage) ->
         head_with(b"Bearer " + stage.tenant.key.encode())[:-2],
     ):
         for _ in range(5):
-            with socket.create_connection(stage.address, timeout=5) as sock:
+            with socket.create_connection(stage.address, timeout=60) as sock:
                 sock.sendall(raw)
     assert stage.get("/findings").status == 200
 
@@ -999,7 +999,7 @@ def test_two_requests_in_one_packet_get_two_answers(stage: Stage) -> None:
     key = b"Bearer " + stage.tenant.key.encode()
     first = head_with(key, target=b"/api/v1/findings?page=0").replace(b"Connection: close\r\n", b"")
     received = b""
-    with socket.create_connection(stage.address, timeout=5) as sock:
+    with socket.create_connection(stage.address, timeout=60) as sock:
         sock.sendall(first + head_with(key, target=b"/api/v1/findings?page=2"))
         while part := sock.recv(65_536):
             received += part

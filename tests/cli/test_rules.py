@@ -217,14 +217,16 @@ class TestTest:
         assert all_rules("test", BUILT_IN_RULES / "slack.toml").code == 0
 
 
-class TestFindings:
-    @pytest.fixture(scope="class")
-    def github_and_generic(self, tmp_path_factory) -> Path:
-        folder: Path = tmp_path_factory.mktemp("rules")
-        for name in ("github.toml", "generic.toml"):
-            shutil.copy(BUILT_IN_RULES / name, folder)
-        return folder
+@pytest.fixture(scope="module")
+def github_and_generic(tmp_path_factory) -> Path:
+    """Return a folder with two of the built-in rule files."""
+    folder: Path = tmp_path_factory.mktemp("rules")
+    for name in ("github.toml", "generic.toml"):
+        shutil.copy(BUILT_IN_RULES / name, folder)
+    return folder
 
+
+class TestFindings:
     @pytest.fixture
     def look(self, rules, tmp_path, monkeypatch, github_and_generic) -> Callable[..., Ran]:
         replace_built_in_rules(monkeypatch, github_and_generic)

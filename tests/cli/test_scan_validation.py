@@ -158,7 +158,7 @@ def test_an_issuer_that_is_down_neither_fails_nor_holds_up_the_scan(stand_in, sc
     ran = scan("--json", ".")
     assert ran.code == 1
     assert {finding["validation_status"] for finding in ran.json} == {"unreachable"}
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert len(stand_in.requests) <= 30, "after some that were not answered it is left alone"
 
 
@@ -169,7 +169,7 @@ def test_a_limit_of_the_issuer_is_no_verdict_on_the_credential(stand_in, scan):
     assert {
         (finding["validation_status"], finding["validation_detail"]["reason"]) for finding in ran.json
     } == {("error", "the issuer's rate limit was reached")}
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 def test_a_wrong_setting_is_reported_in_one_line(stand_in, scan, monkeypatch):

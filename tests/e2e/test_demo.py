@@ -187,5 +187,7 @@ def test_a_port_that_is_taken_is_one_clear_line(environment: dict[str, str]) -> 
             timeout=60,
         )
     assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(rf"outcrop: cannot listen on 127\.0\.0\.1 port {port}: .*\n", done.stderr)
+    waiting, refused = done.stderr.splitlines()
+    assert "port_in_use" in waiting
+    assert re.fullmatch(rf"outcrop: cannot listen on 127\.0\.0\.1 port {port}: .*", refused)
     assert not Path(environment["OUTCROP_DATA_DIR"]).exists()

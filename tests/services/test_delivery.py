@@ -241,31 +241,27 @@ def test_a_hanging_receiver_delays_no_other(testbed: DeliveryTestbed) -> None:
     hanging = [testbed.customer(f"https://hang{n}.example/") for n in range(3)]
     for customer in hanging:
         testbed.event(customer, 60)
-    sent: list[float] = []
     out = asyncio.Event()
 
     async def post(url: str, headers: object, body: bytes, **limits: float) -> PostResponse:
         if "hang" in url:
-            await asyncio.sleep(3)
+            await out.wait()
             raise PostError("no complete response")
-        sent.append(time.monotonic())
         out.set()
         return PostResponse(200, b"")
 
-    async def main() -> float:
+    async def main() -> None:
         async with database.open_pool(testbed.url, size=4, statement_timeout=20) as pool:
             stop = asyncio.Event()
             worker = asyncio.create_task(DeliveryWorker(pool, testbed.backend.keys, post, slots=40).run(stop))
             await asyncio.sleep(0.5)  # all slots that can hang do so
             quick = await asyncio.to_thread(testbed.customer, "https://quick.example/")
-            began = time.monotonic()
             await asyncio.to_thread(testbed.event, quick)
-            await asyncio.wait_for(out.wait(), 5)
+            await asyncio.wait_for(out.wait(), 60)  # the others hang until then
             stop.set()
             await worker
-            return sent[0] - began
 
-    assert asyncio.run(main()) < 1.0
+    asyncio.run(main())
     testbed.backend.sql("UPDATE outbox SET claimed_at = now(), outcome = 'dropped' WHERE outcome IS NULL")
 
 
@@ -279,20 +275,20 @@ def test_a_stopped_worker_saves_all_outcomes(testbed: DeliveryTestbed) -> None:
         began.append(url)
         if len(began) == 2:
             both.set()
-        await asyncio.sleep(1 if len(began) == 1 else 60)
+        await asyncio.sleep(1 if len(began) == 1 else 600)
         return PostResponse(200, b"")
 
     async def main() -> float:
         async with database.open_pool(testbed.url, size=4, statement_timeout=20) as pool:
             stop = asyncio.Event()
             worker = asyncio.create_task(DeliveryWorker(pool, testbed.backend.keys, post).run(stop))
-            await asyncio.wait_for(both.wait(), 5)
+            await asyncio.wait_for(both.wait(), 60)
             stop.set()
             at = time.monotonic()
             await worker
             return time.monotonic() - at
 
-    assert asyncio.run(main()) < 7
+    assert asyncio.run(main()) < 60
     assert testbed.outcomes(customer) == [
         ("ok", 200, None),
         ("unknown", None, "the worker was stopped before a response arrived"),
@@ -326,19 +322,28 @@ def test_a_claim_is_fast_with_fifty_thousand_waiting_events(testbed: DeliveryTes
         ids,
     )
 
-    async def claims(db: database.Connection) -> float:
-        began = time.perf_counter()
+    async def rows_read(db: database.Connection) -> int:
+        await db.execute("SELECT pg_stat_force_next_flush()")
+        cursor = await db.execute(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'outbox'"
+        )
+        row = await cursor.fetchone()
+        assert row is not None
+        return int(row[0])
+
+    async def claims(db: database.Connection) -> int:
+        before = await rows_read(db)
         for _ in range(20):
             waiting = await outbox.select_waiting_accounts(db, after=0, limit=SLOTS)
             assert set(ids) <= set(waiting)
             async with db.transaction():
                 claimed = await outbox.claim_events(db, 1, dict.fromkeys(ids, 5), WEBHOOK_PLANS)
             assert len(claimed) == 100
-        return time.perf_counter() - began
+        return await rows_read(db) - before
 
-    took = testbed.backend.run(claims, transaction=False)
+    count = testbed.backend.run(claims, transaction=False)
     testbed.backend.sql("DELETE FROM outbox WHERE account_id = ANY(%s)", ids)
-    assert took < 2.0, "20 claims of 100 events take milliseconds each"
+    assert 0 < count < 50_000, "20 claims of 100 events read less than the waiting events once"
 
 
 def test_deliveries_are_deleted_after_thirty_days_but_not_their_audit_lines(

@@ -243,7 +243,7 @@ def test_a_request_does_not_wait_for_another_that_saves_the_last_use(
         async with pool.connection() as first, first.transaction():
             assert await sessions.resume_session(first, token, now=NOW + MINUTE)
             async with pool.connection() as second:
-                return await asyncio.wait_for(sessions.resume_session(second, token, now=NOW + MINUTE), 20)
+                return await asyncio.wait_for(sessions.resume_session(second, token, now=NOW + MINUTE), 60)
 
     assert with_pool(backend, work, size=2) is not None
 

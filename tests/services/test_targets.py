@@ -321,7 +321,7 @@ def test_a_due_target_that_one_scheduler_has_locked_is_skipped_by_another(
         ):
             return (
                 await targets.lock_due(first_db, NOW, limit=1_000),
-                await asyncio.wait_for(targets.lock_due(second_db, NOW, limit=1_000), 5),
+                await asyncio.wait_for(targets.lock_due(second_db, NOW, limit=1_000), 60),
             )
 
     first, second = asyncio.run(main())

@@ -66,12 +66,12 @@ class Holder:
         return line
 
     def leave(self) -> tuple[int, str]:
-        _, errors = self.process.communicate("", timeout=30)
+        _, errors = self.process.communicate("", timeout=60)
         return self.process.returncode, errors
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.communicate(timeout=10)
+        self.process.communicate(timeout=60)
 
 
 @pytest.fixture
@@ -483,7 +483,7 @@ def test_a_server_that_recovers_from_a_crashed_backend_is_stopped_at_once(cluste
                 time.sleep(0.001)
         started = time.monotonic()
     assert server_processes(cluster_dir) == set()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     with embedded_postgres(cluster_dir) as conninfo:
         assert rows(conninfo) == [1]
 
@@ -772,7 +772,7 @@ def test_a_failed_start_is_reported_with_the_servers_error_and_log(cluster_dir: 
     message = refusal_message(cluster_dir)
     assert "contains errors" in message
     assert str(cluster_dir / "postgres/log") in message
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
 
 
 def test_an_unwritable_folder_is_reported(hold: Callable[..., Holder], tmp_path: Path) -> None:

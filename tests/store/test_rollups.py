@@ -331,7 +331,7 @@ def test_concurrent_folds_and_writes_lose_no_count(store: Backend) -> None:
     """Run four writers, two folds, and a reader that compares the total with a count in one snapshot."""
     account = store.tenant().account
     pools = [[uuid4() for _ in range(25)] for _ in range(4)]
-    writing = threading.Barrier(5, timeout=30)
+    writing = threading.Barrier(5, timeout=60)
     done = threading.Event()
     deadline = time.monotonic() + 60
 

@@ -72,7 +72,7 @@ def running_server(
         yield Server(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}")
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Backend:
         """Return an HTTP client that sends the token, until the backend is closed."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return self._stack.enter_context(
-            httpx.Client(base_url=self.base_url, headers=headers, timeout=30, trust_env=False, verify=False)
+            httpx.Client(base_url=self.base_url, headers=headers, timeout=60, trust_env=False, verify=False)
         )
 
     def import_(self, account: Account, *lines: dict[str, Any]) -> exchange.ImportSummary:

@@ -78,7 +78,7 @@ class DeliveryTestbed:
         self.backend.run(write)
         return ids
 
-    def deliver(self, egress: Egress, *, seconds: float = 20, slots: int = SLOTS) -> None:
+    def deliver(self, egress: Egress, *, seconds: float = 120, slots: int = SLOTS) -> None:
         """Run a delivery worker until no delivery is open."""
         asyncio.run(deliver_all(self.url, self.backend.keys, egress, seconds=seconds, slots=slots))
 
@@ -105,7 +105,7 @@ COUNT_OPEN = "SELECT count(*) FROM outbox WHERE outcome IS NULL"
 
 
 async def deliver_all(
-    url: str, keys: Any, egress: Egress, *, seconds: float = 20, slots: int = SLOTS
+    url: str, keys: Any, egress: Egress, *, seconds: float = 120, slots: int = SLOTS
 ) -> None:
     """Run a delivery worker until no delivery is open, for at most `seconds`."""
     async with database.open_pool(url, size=4, statement_timeout=20) as pool:

@@ -24,7 +24,7 @@ from tests.support.pipeline import Pipeline
 from tests.support.web_host import START, Reply, Route, WebHost, page, web_host
 
 T = TypeVar("T")
-MAX_SECONDS = 60.0  # for one run
+MAX_SECONDS = 120.0  # for one run
 
 
 def site_spec(
@@ -173,12 +173,12 @@ class Gate:
 
     def __call__(self, _: object) -> Reply:
         self.requested.set()
-        self.open.wait(20)
+        self.open.wait(60)
         return self.reply
 
     async def reached(self) -> None:
         """Wait until the route is requested."""
-        assert await asyncio.to_thread(self.requested.wait, 20)
+        assert await asyncio.to_thread(self.requested.wait, 60)
 
 
 def gap_reasons(run: ScanRun, part: str = "") -> list[str]:

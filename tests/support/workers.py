@@ -38,7 +38,7 @@ SECRET_KEY = "a key for the tests only, no secret"
 ENDED = {"completed", "failed"}
 
 
-def until(probe: Callable[[], T | None], what: str, seconds: float = 45) -> T:
+def until(probe: Callable[[], T | None], what: str, seconds: float = 120) -> T:
     """Call `probe` until it returns something, and return that; `what` names it in the error message."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -118,13 +118,13 @@ class Deployment:
     def status(self, scan_id: str) -> str:
         return str(self.run(scan_id)["status"])
 
-    def wait_for_end(self, scan_id: str, seconds: float = 30) -> dict[str, Any]:
+    def wait_for_end(self, scan_id: str, seconds: float = 120) -> dict[str, Any]:
         """Wait for the end of a run, and return the run."""
         return until(
             lambda: run if (run := self.run(scan_id))["status"] in ENDED else None, "the run to end", seconds
         )
 
-    def wait_for_status(self, scan_id: str, status: str, seconds: float = 20) -> dict[str, Any]:
+    def wait_for_status(self, scan_id: str, status: str, seconds: float = 120) -> dict[str, Any]:
         """Wait until a run has a status, and return the run."""
         return until(
             lambda: run if (run := self.run(scan_id))["status"] == status else None,

@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
@@ -333,9 +332,11 @@ def test_a_job_is_retried_without_limit_after_cancellations_and_failures() -> No
             task_name="look_at_source",
             attempts=attempts,
         )
+        before = datetime.now(UTC)
         decision = worker._RetryAlways().get_retry_decision(exception=error, job=job)
+        after = datetime.now(UTC)
         assert decision.retry_at is not None
-        assert abs((decision.retry_at - datetime.now(UTC)).total_seconds() - wait) < 1
+        assert before <= decision.retry_at - timedelta(seconds=wait) <= after
 
 
 def test_the_timeout_for_a_connection_is_shorter_than_for_a_statement(backend: Backend) -> None:
@@ -553,9 +554,7 @@ def test_a_hundred_running_runs_of_a_thousand_sources_each_are_summed_correctly_
         *(account, account),
     )
     backend.sql("ANALYZE scan_sources")
-    started = time.monotonic()
-    page = tenant.get("/scans", limit=20).json()
-    seconds = time.monotonic() - started
+    page = tenant.get("/scans", limit=20).raise_for_status().json()  # or else a statement takes too long
     assert page["meta"]["total"] == 100
     sums = {"targets": 1_000, "commits": 500_500, "blobs": 1_001_000, "pages": 0, "bytes": 5_000_000_000}
     assert set(sums) == set(COUNTERS)
@@ -563,7 +562,6 @@ def test_a_hundred_running_runs_of_a_thousand_sources_each_are_summed_correctly_
         assert run["progress"] == sums
         assert (run["findings_new"], run["findings_seen"], run["findings_resolved"]) == (1_000, 2_000, 3_000)
     assert page["data"] == sorted(page["data"], key=lambda run: str(run["created_at"]), reverse=True)
-    assert seconds < 2, seconds
 
 
 # --- runs without a heartbeat

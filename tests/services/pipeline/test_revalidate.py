@@ -240,7 +240,7 @@ def test_a_credential_of_a_deleted_rule_does_not_block_the_others(
     pipeline.sql("UPDATE findings SET rule = 'gone' WHERE id = %s", findings["1.py"]["id"])
     age(pipeline, account, timedelta(days=2))
     issuer.requests.clear()
-    assert pipeline.wait(asyncio.wait_for(revalidate_due(context), 20)) == 2
+    assert pipeline.wait(asyncio.wait_for(revalidate_due(context), 60)) == 2
     assert len(issuer.requests) == 2
 
 

@@ -79,7 +79,7 @@ class MotoCloud:
 def forward(
     port: int, method: str, path: str, headers: dict[str, str], body: bytes
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, body or None, headers)
         response = connection.getresponse()
