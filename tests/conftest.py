@@ -44,14 +44,14 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # one cache for the run, and never 
 
 set_up_logs("info", "json")
 structlog.configure(cache_logger_on_first_use=False)  # so that a test can capture them
-session.set_up_logs = lambda *_: None  # a command that is run in this process leaves that as it is
+session.set_up_logs = lambda *_: None  # type: ignore[attr-defined]  # a command that is run in this process leaves that as it is
 
 _close_loop = asyncio.SelectorEventLoop.close
 
 
 async def _let_go(loop: asyncio.SelectorEventLoop) -> None:
     for _ in range(50):
-        if not any(transport._sock for transport in loop._transports.values()):
+        if not any(transport._sock for transport in loop._transports.values()):  # type: ignore[attr-defined]
             return
         await asyncio.sleep(0.01)
 
@@ -66,7 +66,7 @@ def _close_gently(loop: asyncio.SelectorEventLoop) -> None:
     _close_loop(loop)
 
 
-asyncio.SelectorEventLoop.close = _close_gently
+asyncio.SelectorEventLoop.close = _close_gently  # type: ignore[method-assign, assignment]
 
 passwords.PASSWORDS.hasher = PasswordHasher(**QUICK)  # hundreds of tests sign in
 

@@ -52,7 +52,7 @@ def test_wrong_calls_are_one_line_and_exit_2(outcrop: Outcrop) -> None:
         ran = outcrop(*call)
         assert (ran.code, ran.out) == (2, ""), call
         assert one_line(ran.err), ran.err
-    for call in (
+    for call in (  # type: ignore[assignment]
         ("account", "create", "x2", "--plan", "gold", "--email", "a@b.example"),
         ("nonsense",),
         ("key", "create"),

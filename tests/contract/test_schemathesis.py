@@ -139,7 +139,7 @@ def _fill(backend: Backend, tenant: Tenant) -> None:
             }
         lines.append(line)
     backend.import_(tenant.account, *lines)
-    for n, (type_, status, trigger) in enumerate(product(ScanType, ScanStatus, Trigger)):
+    for n, (type_, status, trigger) in enumerate(product(ScanType, ScanStatus, Trigger)):  # type: ignore[assignment]
         created = start + timedelta(minutes=n)
         started = status is not ScanStatus.QUEUED
         ended = status in {ScanStatus.COMPLETED, ScanStatus.FAILED}

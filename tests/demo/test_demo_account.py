@@ -16,7 +16,7 @@ def test_a_database_that_others_use_is_not_touched(backend: Backend) -> None:
     backend.tenant()
     before = backend.sql("SELECT count(*) FROM accounts")
     with pytest.raises(OperatorError, match="set OUTCROP_DATA_DIR to another folder"):
-        backend.run(lambda db: find_account(CommandSession(db, backend.keys), now()))
+        backend.run(lambda db: find_account(CommandSession(db, backend.keys, now()), now()))
     assert backend.sql("SELECT count(*) FROM accounts") == before
 
 

@@ -192,7 +192,7 @@ def test_of_two_concurrent_requests_for_the_same_target_one_is_refused(
     async def both() -> list[Target | BaseException]:
         url = backend.settings.database_url
         assert url is not None
-        return await asyncio.gather(add_slowly(url), add_slowly(url), return_exceptions=True)
+        return list(await asyncio.gather(add_slowly(url), add_slowly(url), return_exceptions=True))
 
     kinds = sorted(type(result).__name__ for result in asyncio.run(both()))
     assert kinds == ["BadInputError", "Target"]

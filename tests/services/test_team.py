@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pyotp
 import pytest
 
-from outcrop.domain.account import Account, LinkKind, Member, Role
+from outcrop.domain.account import Account, LinkKind, Member, OneTimeLink, Role
 from outcrop.domain.errors import BadInputError, ForbiddenError, NotFoundError, OutcropError, SignInError
 from outcrop.services import accounts, sessions, team
 from outcrop.store.db import Pool
@@ -53,7 +53,7 @@ def accept(backend: Backend, token: str, password: str = NEW, now: Any = NOW) ->
     return with_pool(backend, lambda pool: team.accept_link(pool, token, password=password, now=now))
 
 
-def find_link(backend: Backend, token: str, now: Any = NOW) -> team.OneTimeLink | None:
+def find_link(backend: Backend, token: str, now: Any = NOW) -> OneTimeLink | None:
     return backend.run(lambda db: team.find_link(db, token, now=now))
 
 
@@ -267,7 +267,7 @@ def test_the_last_owner_cannot_be_removed_or_demoted(
             async with pool.connection() as db, db.transaction():
                 await team.change_role(db, account, member, other.id, MEMBER, now=NOW)
 
-        return await asyncio.gather(leave(owner, other), leave(other, owner), return_exceptions=True)
+        return list(await asyncio.gather(leave(owner, other), leave(other, owner), return_exceptions=True))
 
     results = with_pool(backend, both_leave, size=2)
     assert sum(isinstance(result, OutcropError) for result in results) == 1
@@ -320,7 +320,7 @@ def test_members_of_another_account_cannot_be_changed(
     ):
         with pytest.raises(NotFoundError):
             backend.run(work)
-    for work in (
+    for work in (  # type: ignore[assignment]
         lambda db: team.change_role(db, other_account, owner, stranger.id, ADMIN, now=NOW),
         lambda db: team.remove_member(db, other_account, owner, stranger.id, now=NOW),
         lambda db: team.invite_member(db, other_account, owner, email="x@example.com", role=MEMBER, now=NOW),

@@ -108,6 +108,6 @@ def test_closing_the_iterator_of_results_stops_the_threads() -> None:
 
     results = run_in_threads(batches(), work, 2)
     next(results)
-    results.close()
+    results.close()  # type: ignore[attr-defined]
     is_closed.set()
     assert len(taken) <= 2

@@ -254,7 +254,7 @@ def _filters(rng: random.Random) -> dict[str, Any]:
         "suppressed": [True, False],
     }.items():
         if rng.random() < probability:
-            filters[name] = rng.choice(list(values))
+            filters[name] = rng.choice(list(values))  # type: ignore[call-overload]
     if rng.random() < 0.2:
         filters["service"] = rng.choice([*SERVICES, "nothing"])
     if rng.random() < 0.25:

@@ -29,6 +29,7 @@ from outcrop.store.findings import rollups
 from outcrop.store.keyring import Keyring
 from outcrop.store.runs import scans
 from tests.support.connections import query, run_on_connection
+from tests.support.rulesets import ruleset
 
 T = TypeVar("T")
 
@@ -49,6 +50,7 @@ def running_server(
     **options: Any,
 ) -> Iterator[Server]:
     """Serve the application on a free loopback port, in a thread."""
+    ruleset()  # into the cache; otherwise the first note would make each server compile all rules
     runtime = open_runtime(settings, pool_size=8, statement_timeout=4, check_schema_every=check_schema_every)
     app = create_app(runtime, base_url=base_url or "http://127.0.0.1", rate_limit=rate_limit, **options)
     config = uvicorn.Config(
@@ -60,6 +62,7 @@ def running_server(
         access_log=False,
         server_header=False,
         lifespan="on",
+        timeout_graceful_shutdown=1,  # a test may have left a request open
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

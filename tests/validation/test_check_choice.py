@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from outcrop.scanner.rules.toml import RuleError, parse_rule_file
+from outcrop.scanner.rules.model import RuleError
+from outcrop.scanner.rules.toml import parse_rule_file
 from outcrop.validation.engine import ValidationMode
 from tests.support.checks import run_with_validator, write_rule
 from tests.support.fake_https import FakeResponse, FakeServer, serve_https

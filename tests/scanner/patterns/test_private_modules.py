@@ -5,7 +5,7 @@ from re import _constants as op
 from re import _parser as parser
 
 import pytest
-import re2
+import re2  # type: ignore[import-untyped]
 
 from outcrop.scanner.patterns.re2_match import compile_regex, find_spans, matches_at, matches_fully
 

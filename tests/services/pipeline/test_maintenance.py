@@ -21,7 +21,6 @@ from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetS
 from outcrop.runtime import prepare_database
 from outcrop.services import accounts
 from outcrop.services import targets as target_service
-from outcrop.services.pipeline import plan
 from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext
 from outcrop.services.pipeline.enqueue import enqueue_source, start_run
 from outcrop.services.pipeline.fence import hold_source
@@ -127,7 +126,7 @@ def start(backend: Backend, tenant: Tenant, *sources: str, **options: Any) -> UU
         )
         if sources:
             await scan_sources.finish_source(
-                db, tenant.account.id, run.id, plan.PLAN_SOURCE, state=SourceState.DONE
+                db, tenant.account.id, run.id, scans.PLAN_SOURCE, state=SourceState.DONE
             )
             await db.execute("DELETE FROM procrastinate_jobs WHERE args ->> 'scan_id' = %s", [str(run.id)])
             await scans.start_run(db, tenant.account.id, run.id, now=now())

@@ -227,8 +227,8 @@ def test_objects_of_a_damaged_pack_are_listed_as_git_lists_them(
         file.chmod(0o600)
     damage(pack, random.Random(request.node.name))
     ours, by_git = open_repository(repo, tmp_path / "ours"), open_repository(repo, tmp_path / "git")
-    everything = enumerate_objects.RowFile(tmp_path)
-    messages = enumerate_objects.RowFile(tmp_path)
+    everything = enumerate_objects.RowFile(tmp_path)  # type: ignore[attr-defined]
+    messages = enumerate_objects.RowFile(tmp_path)  # type: ignore[attr-defined]
     enumerate_objects._list_with_git(by_git, None, enumerate_objects._ObjectLists(everything, messages, ()))
     of_git = {row[: -enumerate_objects._SIZE_BYTES].hex().encode() for row in [*everything, *messages]}
     everything.close()
@@ -279,7 +279,7 @@ def test_a_listing_that_is_closed_early_leaves_no_thread_behind(repo: Repo, tmp_
     before = threading.active_count()
     texts = enumerate_objects._query_git(open_repository(repo, tmp_path / "work"), itertools.repeat(blob))
     assert next(texts)[0] == blob
-    texts.close()
+    texts.close()  # type: ignore[attr-defined]
     for _ in range(100):
         if threading.active_count() <= before:
             break

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from outcrop.sources.git import objects
+from outcrop.sources.git.cat_file import Content, MessageId, read_with_git
 from outcrop.sources.git.enumerate_objects import list_objects
-from outcrop.sources.git.objects import READ_SIZES, MessageId, ReadSizes, read_with_git
+from outcrop.sources.git.objects import READ_SIZES, ReadSizes
 from outcrop.sources.git.packs.pack import PackLimits
 from outcrop.sources.git.repository import open_local
 from tests.sources.conftest import Repo
@@ -51,7 +52,7 @@ def read_with_cat_file(repo: Repo) -> dict[bytes, bytes]:
     return messages
 
 
-def read_messages(repo: Repo, work: Path, sizes: ReadSizes = READ_SIZES) -> dict[bytes, objects.Content]:
+def read_messages(repo: Repo, work: Path, sizes: ReadSizes = READ_SIZES) -> dict[bytes, Content]:
     repository = open_local(repo.path / ".git", work)
     batches = list_objects(repository, (), lambda _: None, 1)
     return {
@@ -61,7 +62,7 @@ def read_messages(repo: Repo, work: Path, sizes: ReadSizes = READ_SIZES) -> dict
     }
 
 
-def texts(messages: dict[bytes, objects.Content]) -> dict[bytes, object]:
+def texts(messages: dict[bytes, Content]) -> dict[bytes, object]:
     return {oid: content for oid, (_, content) in messages.items()}
 
 
