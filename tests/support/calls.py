@@ -72,7 +72,7 @@ def before_call(function: Callable[..., object], act: Callable[[int], object]) -
 
 @contextmanager
 def _reported_to(observer: Callable[[FrameType, str, object], None]) -> Iterator[None]:
-    """Have the interpreter report the calls of this thread to `observer`, and to earlier observers before."""
+    """Report the calls of this thread to earlier observers and to `observer`."""
     earlier = sys.getprofile()
 
     def report_to_both(frame: FrameType, event: str, value: Any) -> None:

@@ -8,7 +8,7 @@ is rare.
 import re
 from dataclasses import dataclass
 from itertools import takewhile
-from re import _constants as op  # type: ignore[attr-defined]
+from re import _constants as op  # type: ignore[attr-defined, unused-ignore]
 from typing import Any
 
 from outcrop.scanner.patterns.regex_ast import (
