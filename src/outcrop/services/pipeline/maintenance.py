@@ -97,6 +97,7 @@ async def resume_orphaned_runs(context: RunContext) -> int:
                 await end_run(db, orphan.account_id, orphan.scan_id, error="the command that ran it has died")
                 continue
             for source in orphan.sources:
+                await source_locks.release_run(db, orphan.account_id, source, orphan.scan_id)
                 await enqueue_source(db, orphan.account_id, orphan.scan_id, source)
     return len(orphans)
 
