@@ -552,19 +552,27 @@ def test_what_happens_is_what_is_described(backend: Backend, document: Json, pla
     assert seen | {"503"} == statuses - {"500"}
 
 
+@pytest.mark.parametrize(
+    ("sqlstate", "status"),
+    [("P0001", 500), ("53300", 503)],  # an exception in SQL, too many connections
+    ids=["fault", "database"],
+)
 @pytest.mark.parametrize("place", list(OPERATIONS), ids=" ".join)
-def test_a_fault_is_answered_as_described(backend: Backend, document: Json, place: tuple[str, str]) -> None:
+def test_a_fault_is_answered_as_described(
+    backend: Backend, document: Json, place: tuple[str, str], sqlstate: str, status: int
+) -> None:
     tenant = backend.tenant()
-    with capture_logs() as logs, backend.without_tables("findings", "rollup_cells", "scans"):
+    with capture_logs() as logs, backend.failing_tables(sqlstate, "findings", "rollup_cells", "scans"):
         answer = _ask(tenant, place, str(uuid4()), str(uuid4()))
         for _ in range(200):  # the line may follow the answer
             if any(line["event"] == "request_failed" for line in logs):
                 break
             time.sleep(0.01)
-    assert answer.status_code == 500
-    assert "relation" not in answer.text
+    assert answer.status_code == status
+    assert "on purpose" not in answer.text
     _holds(document, place, answer)
-    assert answer.json()["request_id"] == answer.headers["x-request-id"]
+    if status == 500:
+        assert answer.json()["request_id"] == answer.headers["x-request-id"]
     assert [line["request_id"] for line in logs if line["event"] == "request_failed"] == [
         answer.headers["x-request-id"]
     ]

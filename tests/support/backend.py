@@ -177,6 +177,24 @@ class Backend:
             for table in tables:
                 self.sql(f"ALTER TABLE {table}_away RENAME TO {table}")
 
+    @contextmanager
+    def failing_tables(self, sqlstate: str, *tables: str) -> Iterator[None]:
+        """Make every statement that reads these tables fail with an SQLSTATE, during the body."""
+        self.sql(
+            "CREATE FUNCTION fail() RETURNS boolean STABLE LANGUAGE plpgsql AS "
+            f"$$ BEGIN RAISE EXCEPTION 'on purpose' USING ERRCODE = '{sqlstate}'; END $$"
+        )
+        try:
+            with self.without_tables(*tables):
+                for table in tables:
+                    self.sql(f"CREATE VIEW {table} AS SELECT * FROM {table}_away WHERE fail()")
+                try:
+                    yield
+                finally:
+                    self.sql(f"DROP VIEW {', '.join(tables)}")
+        finally:
+            self.sql("DROP FUNCTION fail()")
+
     def run(self, work: Callable[[Connection], Awaitable[T]], *, transaction: bool = True) -> T:
         """Run a function of a service or the store, in a transaction by default."""
         assert self.settings.database_url is not None
