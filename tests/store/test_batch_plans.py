@@ -21,7 +21,7 @@ from outcrop.runtime import prepare_database
 from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store.db import Connection
-from outcrop.store.findings import bulk, table, verdicts
+from outcrop.store.findings import bulk, scores, table, verdicts
 from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.runs import sources
@@ -127,6 +127,15 @@ STATEMENTS: dict[str, Callable[[Connection, _Batch], Awaitable[object]]] = {
     "findings/table.was_sighted_since": lambda db, b: table.was_sighted_since(
         db, b.account_id, _ids(b)[0], now() - timedelta(days=1)
     ),
+    "findings/scores.rescore": lambda db, b: scores.rescore(
+        db, b.account_id, _ids(b), lambda finding, detail, _: (finding, detail | {"version": 4})
+    ),
+    "findings/scores.select_wrong_spread": lambda db, b: scores.select_wrong_spread(db, b.account_id, b.keys),
+    "findings/scores.select_unseen": lambda db, b: scores.select_unseen(db, b.account_id, _ids(b)),
+    "findings/scores.select_seen": lambda db, b: scores.select_seen(db, b.account_id, _ids(b)),
+    "findings/scores.select_unseen_of_run": lambda db, b: scores.select_unseen_of_run(
+        db, b.account_id, "source 1", _RUN
+    ),
     "findings/verdicts.select": lambda db, b: verdicts.select(db, b.account_id, b.keys),
     "findings/verdicts.save": lambda db, b: verdicts.save(db, b.account_id, dict.fromkeys(b.keys, _VERDICT)),
     "findings/verdicts.select_finding_ids": lambda db, b: verdicts.select_finding_ids(
@@ -159,11 +168,11 @@ async def _fill(db: Connection, account_id: int) -> None:
         """INSERT INTO findings (account_id, id, status, validation_status, validation_confidence,
                validation_detail, composite_score, source_type, source_visibility, matched_text, pattern_name,
                pattern_secret_type, first_seen_at, last_seen_at, seen_count, fingerprint, identity, source,
-               last_scan_id)
+               last_scan_id, score_detail)
            SELECT %(account)s, ('00000000-0000-4000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'active', 'valid',
                   'high', '{"enabled_services": ["aws"]}', 50, 'repo', 'public', '********', 'rule', 'aws',
                   now(), now(), 1, convert_to('key ' || n, 'UTF8'), convert_to('key ' || n, 'UTF8'),
-                  'source ' || n / 10, %(run)s
+                  'source ' || n / 10, %(run)s, '{"version": 3, "parts": {"spread": 2}, "in_last_scan": false}'
            FROM generate_series(1, %(rows)s) n""",
         """INSERT INTO finding_search SELECT account_id, id, '', facet, composite_score, first_seen_at
            FROM findings WHERE account_id = %(account)s""",

@@ -33,23 +33,18 @@ BACKGROUND = """
 """
 # Commands of the operator, who owns the database.
 OPERATOR = """
-    audit.append_to_every_account findings/rollups.find_mismatches findings/scores.select_sample keyring.unlock_keyring
-    keyring.rotate_operator_key keyring.select_wrapped_keys keyring.upsert_wrapped_keys
+    audit.append_to_every_account findings/rollups.find_mismatches findings/scores.select_sample
+    keyring.unlock_keyring keyring.rotate_operator_key keyring.select_wrapped_keys keyring.upsert_wrapped_keys
     outbox.end_open_deliveries people/accounts.insert people/accounts.select people/accounts.select_all
     people/keys.revoke
-    runs/jobs.migrate runs/scans.lock_foreground runs/scans.unlock_foreground runs/scans.select_unfinished
+    runs/jobs.migrate runs/jobs._migrate_procrastinate runs/scans.lock_foreground runs/scans.unlock_foreground runs/scans.select_unfinished
     schema._lock_schema schema._apply_migrations schema._applied_versions
     secret_policy.select secret_policy.save secret_policy.settle
 """
 # Statements about the connection or about temporary tables, which hold no rows of an account.
 NO_ROWS = """
-<<<<<<< HEAD
-    db.limit_lock_wait db.fetch_single_row disk.find_write_error findings/bulk.open_bulk_import findings/bulk.create_batch_table
-    findings/bulk.flush_search_index
-=======
-    db.limit_lock_wait db.fetch_single_row findings/bulk.open_bulk_import findings/bulk.create_batch_table
-    findings/bulk.flush_search_index findings/bulk.discard_plans
->>>>>>> 13ce0c7 (Add benchmarks of imports and of runs over empty repositories)
+    db.limit_lock_wait db.fetch_single_row disk.find_write_error findings/bulk.open_bulk_import
+    findings/bulk.create_batch_table findings/bulk.flush_search_index findings/bulk.discard_plans
 """
 
 

@@ -40,9 +40,9 @@ def tenant(backend: Backend) -> Tenant:
 
 
 async def _create_run(db: Connection, account_id: int, size: int) -> UUID:
-    """Create a run of `size` sources, a half of which have ended, with a job for each of the others.
+    """Create a run of `size` sources, with a job for each. Half of the sources have ended and have none.
 
-    The statistics are those of an empty table, as they are while a run is planned. Every plan is made anew.
+    The statistics are those of an empty table, as they are while a run is planned. No plan is kept.
     """
     run = make_scan(status=ScanStatus.RUNNING, trigger=Trigger.CLI)
     await scans.insert(db, account_id, run)

@@ -33,7 +33,7 @@ async def rescore(
         return {}
     cursor = await db.execute(
         f"""SELECT score_detail, {_PLACES}, {rows.COLUMNS} FROM findings f
-            WHERE account_id = %s AND id = ANY(%s) AND score_detail IS NOT NULL
+            WHERE {rows.OF_ACCOUNT} AND {rows.one_of("id")} AND score_detail IS NOT NULL
             ORDER BY id FOR NO KEY UPDATE OF f""".encode(),
         [account_id, list(finding_ids)],
     )
@@ -44,8 +44,7 @@ async def rescore(
         rescored[after.id] = after
         if (after.composite_score, new_detail) != (before.composite_score, detail):
             await db.execute(
-                """UPDATE findings SET composite_score = %s, score_detail = %s
-                   WHERE account_id = %s AND id = %s""",
+                f"UPDATE findings SET composite_score = %s, score_detail = %s WHERE {rows.BY_ID}".encode(),
                 [after.composite_score, Jsonb(new_detail), account_id, after.id],
             )
     return rescored
@@ -56,28 +55,25 @@ async def select_wrong_spread(db: Connection, account_id: int, fingerprints: Seq
     if not fingerprints:
         return []
     cursor = await db.execute(
-        f"""SELECT id FROM findings JOIN (
-                SELECT fingerprint, count(*) AS places FROM findings
-                WHERE account_id = %s AND fingerprint = ANY(%s) GROUP BY 1) counted USING (fingerprint)
-            WHERE account_id = %s AND (score_detail -> 'parts' ->> 'spread')::int <> {_SPREAD}
-            ORDER BY id""".encode(),
-        [account_id, list(fingerprints), account_id],
+        f"""SELECT id FROM (
+                SELECT id, score_detail, count(*) OVER (PARTITION BY fingerprint) AS places FROM findings
+                WHERE {rows.OF_ACCOUNT} AND {rows.one_of("fingerprint", "bytea")}) f
+            WHERE (score_detail -> 'parts' ->> 'spread')::int <> {_SPREAD} ORDER BY id""".encode(),
+        [account_id, list(fingerprints)],
     )
     return [finding_id for (finding_id,) in await cursor.fetchall()]
 
 
 async def select_unseen(db: Connection, account_id: int, finding_ids: Sequence[UUID]) -> list[UUID]:
     """Return those of the findings whose score says that the last scan did not see them."""
-    return await _select_where(
-        db, account_id, "id = ANY(%s) AND score_detail ->> 'in_last_scan' = 'false'", [list(finding_ids)]
-    )
+    where = f"{rows.one_of('id')} AND score_detail ->> 'in_last_scan' = 'false'"
+    return await _select_where(db, account_id, where, [list(finding_ids)])
 
 
 async def select_seen(db: Connection, account_id: int, finding_ids: Sequence[UUID]) -> list[UUID]:
     """Return those of the findings whose score says that the last scan saw them."""
-    return await _select_where(
-        db, account_id, "id = ANY(%s) AND score_detail ->> 'in_last_scan' = 'true'", [list(finding_ids)]
-    )
+    where = f"{rows.one_of('id')} AND score_detail ->> 'in_last_scan' = 'true'"
+    return await _select_where(db, account_id, where, [list(finding_ids)])
 
 
 async def select_unseen_of_run(db: Connection, account_id: int, source: str, scan_id: UUID) -> list[UUID]:
@@ -93,7 +89,7 @@ async def select_unseen_of_run(db: Connection, account_id: int, source: str, sca
 async def _select_where(db: Connection, account_id: int, where: str, values: list[Any]) -> list[UUID]:
     """Return the ids of the account's findings that meet a condition."""
     cursor = await db.execute(
-        f"SELECT id FROM findings WHERE account_id = %s AND {where} ORDER BY id".encode(),
+        f"SELECT id FROM findings WHERE {rows.OF_ACCOUNT} AND {where} ORDER BY id".encode(),
         [account_id, *values],
     )
     return [finding_id for (finding_id,) in await cursor.fetchall()]
