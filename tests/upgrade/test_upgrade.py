@@ -105,8 +105,18 @@ def test_an_upgrade_loses_nothing_and_breaks_nothing(loaded: tuple[str, Rows]) -
     assert len(applied) == schema.newest_version() - len(before["migrations"])
     assert all(check.ok for check in checks), checks
     assert broken_foreign_keys(url) == []
+    with psycopg.connect(url) as db:
+        db.execute("UPDATE findings SET composite_score = composite_score + 1 WHERE status = 'active'")
+    (failed,) = (check for check in asyncio.run(run_checks(url)) if not check.ok)
+    assert failed.name == "scores"
     (scored,) = (check.detail for check in checks if check.name == "scores")
     assert not scored.startswith("0 ")
+
+
+async def run_checks(url: str) -> list[maintenance.HealthCheck]:
+    """Return what `doctor` finds."""
+    async with await connect(url) as db:
+        return await maintenance.run_health_checks(db, OPERATOR, None)
 
 
 async def upgrade_and_compare(url: str, before: Rows) -> tuple[list[str], list[maintenance.HealthCheck]]:
