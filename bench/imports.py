@@ -49,6 +49,7 @@ def main() -> None:
             corpus.write_file(file, arguments.findings, seed=step)
             seconds = [_import(folder, checkout, file, arguments.findings) for checkout in checkouts]
             before = step * arguments.findings
+            print(f"{before:,} findings before:", *(f"{taken:.1f} s" for taken in seconds), flush=True)
             rows.append(
                 [
                     f"{before:,}",

@@ -1,18 +1,23 @@
 """Identify the place of a credential (source, path, value) so that rescans recognise it."""
 
 import hashlib
+import re
 from urllib.parse import quote, urlsplit
 
 from outcrop.domain.finding import SourceType
 
 # Pseudo paths of commit and tag messages. Git uses these file names; no tracked file can have such a path.
 COMMIT_MESSAGE, TAG_MESSAGE = b".git/COMMIT_EDITMSG", b".git/TAG_EDITMSG"
+# The origin of an ordinary URL. Only this part is parsed: millions of imported URLs have few origins, and
+# parsed ones are cached.
+_ORIGIN = re.compile(r"https?://[A-Za-z0-9.:-]+(?=[/?#]|\Z)")
 _ON_THE_WEB = {SourceType.ENDPOINT, SourceType.JS_BUNDLE}
 
 
 def source_of(source_type: SourceType, repo_full_name: str | None, source_url: str | None) -> str | None:
     """Return the source's address: a site's origin or a repository's URL; None if neither is known."""
-    parts = urlsplit(source_url or "")
+    origin = _ORIGIN.match(source_url or "")
+    parts = urlsplit(origin[0] if origin else source_url or "")
     host = parts.netloc.rpartition("@")[2].lower()
     if source_type in _ON_THE_WEB:
         return f"{parts.scheme.lower()}://{host}" if host else None
