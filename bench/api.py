@@ -48,7 +48,7 @@ def main() -> None:
 
 
 async def _run(folder: Path, count: int, parts: list[str]) -> None:
-    settings = Settings(_env_file=None, data_dir=folder / "data")
+    settings = Settings(data_dir=folder / "data")
     async with open_runtime(settings, pool_size=8, statement_timeout=60) as runtime:
         account_id, small_id = await _fill(folder, runtime, count)
         if "lists" in parts:

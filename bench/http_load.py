@@ -127,7 +127,7 @@ def _free_port() -> int:
 def _serve_bare_route(port: int) -> None:
     """Serve a route with the same server, pool and query, but no key, rate limit, parameters or JSON."""
     account_id = int(os.environ["BENCH_ACCOUNT"])
-    context = open_runtime(Settings(_env_file=None), pool_size=16, statement_timeout=4)
+    context = open_runtime(Settings(), pool_size=16, statement_timeout=4)
     runtimes: list[Runtime] = []
 
     async def startup() -> None:

@@ -66,7 +66,7 @@ def main() -> None:
 
 async def _fill(folder: Path, count: int) -> str:
     """Fill the database unless an earlier run has, and return a new API key of the account."""
-    async with open_session(Settings(_env_file=None, data_dir=folder / "data")) as session:
+    async with open_session(Settings(data_dir=folder / "data")) as session:
         account = await _get_or_create_account(session, folder, count)
         key = await keys.create_key(
             session.db, account, name="bench", expires_at=None, by="bench", member=None, now=corpus.NOW

@@ -172,7 +172,7 @@ class Bench:
 
 async def _measure(url: str, work: Path, receiver: Receiver, arguments: argparse.Namespace) -> None:
     secret = os.urandom(32).hex()
-    settings = Settings(_env_file=None, database_url=url, data_dir=work, secret_key=secret)
+    settings = Settings(database_url=url, data_dir=work, secret_key=secret)
     environment = os.environ | {
         "OUTCROP_DATABASE_URL": url,
         "OUTCROP_DATA_DIR": str(work),

@@ -128,7 +128,7 @@ def database_url(cluster: str, worker_id: str) -> str:
 @pytest.fixture(scope="session")
 def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     folder: Path = tmp_path_factory.mktemp("data")
-    return Settings(_env_file=None, database_url=database_url, data_dir=folder, secret_key=SECRET_KEY)
+    return Settings(database_url=database_url, data_dir=folder, secret_key=SECRET_KEY)
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,26 @@
-"""Read all settings from `OUTCROP_*` variables and `.env`, once; callers pass them on as plain values."""
+"""Read all settings once; callers pass them on as plain values.
+
+A setting comes from the environment, else from the file that `--env-file` names, else from `outcrop.env` in
+the data folder. No file of the current folder is read: it may belong to somebody else's repository.
+"""
 
 import ipaddress
+import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
+from dotenv import dotenv_values
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.secret import KeepSecrets
+
+DEFAULT_DATA_DIR = Path("~/.local/share/outcrop")
+SETTINGS_FILE = "outcrop.env"  # in the data folder
+_PATHS = ("data_dir", "postgres_bin", "egress_ca_file", "rules")
 
 
 def _split_commas(value: object) -> object:
@@ -27,14 +36,13 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(
         env_prefix="OUTCROP_",
-        env_file=".env",
         env_ignore_empty=True,
         extra="ignore",
         frozen=True,
         hide_input_in_errors=True,
     )
 
-    data_dir: Path = Path("~/.local/share/outcrop")
+    data_dir: Path = DEFAULT_DATA_DIR
     database_url: str | None = None
     postgres_bin: Path | None = None
     base_url: str | None = None
@@ -57,7 +65,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
-    @field_validator("data_dir", "postgres_bin", "egress_ca_file", "rules")
+    @field_validator(*_PATHS)
     @classmethod
     def _make_absolute(cls, value: Path | None) -> Path | None:
         """Expand `~` and make the path absolute."""
@@ -132,36 +140,65 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def load_settings() -> Settings:
-    """Read the settings from the environment and `.env`; raise OperatorError for a wrong one."""
-    return _build_settings(Settings)
+def load_settings(env_file: Path | None = None, *, default_data_dir: Path = DEFAULT_DATA_DIR) -> Settings:
+    """Read the settings; raise OperatorError for a wrong one.
 
-
-def load_environment_settings() -> Settings:
-    """Read the settings from the environment alone: a `.env` may belong to the project that is scanned.
-
-    A `.env` can only forbid more: `OUTCROP_VALIDATE=off` and `OUTCROP_EGRESS_CLOSED` in it are obeyed. If
-    it cannot be read, validation is off.
+    The data folder is known before the file in it is read, so that file cannot name another one.
     """
-    settings = _build_settings(lambda: Settings(_env_file=None))
-    try:
-        with_env_file = load_settings()
-    except OperatorError:
-        return settings.model_copy(update={"validate_": "off"})
-    validate = "off" if with_env_file.validate_ == "off" else settings.validate_
-    return settings.model_copy(
-        update={
-            "validate_": validate,
-            "egress_closed": settings.egress_closed or with_env_file.egress_closed,
-        }
+    named: dict[str, str] = {}
+    if env_file is not None:
+        if not (file := env_file.expanduser().absolute()).exists():
+            raise OperatorError(f"--env-file {env_file}: no such file")
+        named = _read_settings_file(file)
+    first = _build_settings(named)
+    folder = (
+        first.data_dir if "data_dir" in first.model_fields_set else default_data_dir.expanduser().absolute()
     )
+    file = folder / SETTINGS_FILE
+    stored = _read_settings_file(file)
+    if stored.get("data_dir", str(folder)) != str(folder):
+        raise OperatorError(
+            f"{file}: OUTCROP_DATA_DIR cannot be set in this file, because the file is looked for in that"
+            " folder; set it in the environment or with --env-file"
+        )
+    return _build_settings({"data_dir": str(folder)} | stored | named)
 
 
-def _build_settings(build: Callable[[], Settings]) -> Settings:
-    """Call `build`; turn a ValidationError into an OperatorError that names the setting, not its value."""
+def _read_settings_file(file: Path) -> dict[str, str]:
+    """Return the settings in a file as arguments of Settings; relative paths start at the file's folder.
+
+    A file that does not exist has none. An empty value counts as not set.
+    """
     try:
-        return build()
+        with file.open(encoding="utf-8") as lines:
+            content = dotenv_values(stream=lines)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror or "").lower() if isinstance(error, OSError) else "it is not UTF-8"
+        raise OperatorError(f"cannot read the settings in {file}: {reason}") from None
+    values = {}
+    for name, field in Settings.model_fields.items():
+        argument = str(field.validation_alias or name)
+        if value := content.get(_variable(argument)):
+            values[argument] = str(file.parent / Path(value).expanduser()) if name in _PATHS else value
+    return values
+
+
+def _variable(argument: str) -> str:
+    """Return the name of the environment variable for an argument of Settings."""
+    return "OUTCROP_" + argument.upper().removeprefix("OUTCROP_")
+
+
+def _build_settings(values: dict[str, str]) -> Settings:
+    """Return the settings of the environment, and these values for those that it does not set.
+
+    On a wrong setting, raise an OperatorError with its name, not its value.
+    """
+    given = {name.upper() for name, value in os.environ.items() if value}
+    try:
+        return Settings(**{k: v for k, v in values.items() if _variable(k) not in given})  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        name = "OUTCROP_" + str(first["loc"][0]).upper() if first["loc"] else "settings"
+        name = _variable(str(first["loc"][0])) if first["loc"] else "settings"
         raise OperatorError(f"{name}: {first['msg'].removeprefix('Value error, ')}") from None

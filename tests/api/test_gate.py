@@ -542,7 +542,6 @@ def away(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Away]:
     folder = tmp_path_factory.mktemp("away")
     with embedded_postgres(folder) as url:
         settings = Settings(
-            _env_file=None,
             database_url=url,
             data_dir=folder,
             secret_key="a key for the tests only, no secret",

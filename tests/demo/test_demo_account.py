@@ -23,7 +23,6 @@ def test_a_database_that_others_use_is_not_touched(backend: Backend) -> None:
 def test_the_demo_has_a_folder_of_its_own_unless_one_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # no .env of the machine's
     monkeypatch.setenv("HOME", str(tmp_path))
     assert demo_settings().data_dir == tmp_path / ".local/share/outcrop/demo"
     monkeypatch.setenv("OUTCROP_DATA_DIR", str(tmp_path / "data"))

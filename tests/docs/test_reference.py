@@ -14,6 +14,7 @@ from tests.docs.pages import ALL_PAGES, GUIDES, PAGES, code, first_column, names
 
 COMMANDS = inventory.commands()
 GROUPS = {name.split()[0] for name in COMMANDS if " " in name}
+GLOBAL_OPTIONS = {"--help", "--version", "--env-file"}
 # Options of other programs that the guides name, with the program.
 FOREIGN_OPTIONS = {
     "--connect-to": "curl",
@@ -92,7 +93,7 @@ def test_no_document_gives_a_command_an_option_that_it_does_not_have() -> None:
             given = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
             name = command_of(words) or ""
             known = inventory.options_of(COMMANDS[name]) if name in COMMANDS else {}
-            assert given <= {*known, "--help", "--version"}, f"{page}: outcrop {' '.join(words)}"
+            assert given <= {*known, *GLOBAL_OPTIONS}, f"{page}: outcrop {' '.join(words)}"
 
 
 def test_no_guide_names_an_option_that_does_not_exist() -> None:
@@ -100,7 +101,7 @@ def test_no_guide_names_an_option_that_does_not_exist() -> None:
     for page, text in GUIDES.items():
         for span in code(text):
             for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", span):
-                assert option in known | {"--help", "--version"} | set(FOREIGN_OPTIONS), f"{page}: {span}"
+                assert option in known | GLOBAL_OPTIONS | set(FOREIGN_OPTIONS), f"{page}: {span}"
 
 
 def outcrop_calls(text: str) -> list[list[str]]:

@@ -68,9 +68,7 @@ SERVICES = ["aws", "aws_s3", "stripe", "ünï"]
 def store(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """Create a database that no other test writes to, since the counts of all accounts are compared."""
     url = new_database(cluster, f"rollups_{worker_id}")
-    settings = Settings(
-        _env_file=None, database_url=url, data_dir=tmp_path_factory.mktemp("data"), secret_key=SECRET_KEY
-    )
+    settings = Settings(database_url=url, data_dir=tmp_path_factory.mktemp("data"), secret_key=SECRET_KEY)
     with Backend(settings, asyncio.run(prepare_database(settings, url)), "http://127.0.0.1") as backend:
         yield backend
 

@@ -129,7 +129,7 @@ async def deliver_all(
 @contextmanager
 def open_testbed(url: str, folder: Path) -> Iterator[DeliveryTestbed]:
     """Migrate the database and open it for tests of deliveries."""
-    settings = Settings(_env_file=None, database_url=url, data_dir=folder, secret_key=SECRET_KEY)
+    settings = Settings(database_url=url, data_dir=folder, secret_key=SECRET_KEY)
     with Backend(settings, asyncio.run(prepare_database(settings, url)), "http://127.0.0.1") as backend:
         yield DeliveryTestbed(backend)
 

@@ -191,9 +191,7 @@ class WorkerParent:
 def main() -> None:
     """Execute the commands of standard input."""
     url, port, ca_file = sys.argv[1:4]
-    settings = Settings(
-        _env_file=None, database_url=url, data_dir=Path("/nonexistent"), secret_key=SECRET_KEY
-    )
+    settings = Settings(database_url=url, data_dir=Path("/nonexistent"), secret_key=SECRET_KEY)
     egress = Egress.parse(["127.0.0.0/8"], [f"{HOST}:443=127.0.0.1:{port}"], Path(ca_file))
     set_up_logs("error", "json")
     delivery._IDLE_PAUSE = 0.05

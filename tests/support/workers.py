@@ -255,7 +255,7 @@ def history(seed: str) -> str:
 @contextmanager
 def open_deployment(folder: Path, url: str) -> Iterator[Deployment]:
     """Open a deployment on an empty database; at the end, kill all processes that it has started."""
-    settings = Settings(_env_file=None, database_url=url, data_dir=folder, secret_key=SECRET_KEY)
+    settings = Settings(database_url=url, data_dir=folder, secret_key=SECRET_KEY)
     with ExitStack() as stack:
         (folder / "repositories").mkdir()
         (folder / "tls").mkdir()

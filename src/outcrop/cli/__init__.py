@@ -4,9 +4,10 @@ import contextlib
 import gc
 import sys
 from collections.abc import Iterator
+from contextvars import copy_context
 from typing import NoReturn
 
-from outcrop.cli.commands import tree
+from outcrop.cli.commands import called_command, tree
 from outcrop.cli.streams import describe_os_error, fail, open_standard_streams, printing
 from outcrop.domain.errors import OutcropError
 
@@ -16,11 +17,11 @@ def main() -> None:
     open_standard_streams()
     with reporting_failures():
         gc.disable()  # imported modules stay in memory, so collecting garbage during the imports is wasted
-        app = tree(sys.argv[1] if len(sys.argv) > 1 else "")
+        app = tree(called_command(sys.argv[1:]))
         gc.freeze()
         gc.enable()
         with printing():
-            app()
+            copy_context().run(app)  # the file of --env-file is known to this command only
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from outcrop import __version__
+from outcrop.cli.env_file import EnvFile, use_env_file, warn_about_ignored_file
 
 _COMMANDS = {  # command -> (module, function)
     "scan": ("scan", "scan"),
@@ -64,14 +65,27 @@ def tree(called: str = "") -> typer.Typer:
     return app
 
 
+def called_command(arguments: list[str]) -> str:
+    """Return the first argument that belongs to no global option, or the option that needs no command."""
+    waits_for_file = False
+    for argument in arguments:
+        if not waits_for_file and argument != "--env-file" and not argument.startswith("--env-file="):
+            return argument
+        waits_for_file = not waits_for_file and argument == "--env-file"
+    return ""
+
+
 def _root(
     *,
+    env_file: EnvFile = None,
     _version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit."),
     ] = False,
 ) -> None:
-    """Make Typer expect a command name, also if the tree has a single command."""
+    """Apply the global options. Typer also expects a command name then, if the tree has a single command."""
+    use_env_file(env_file)
+    warn_about_ignored_file()
 
 
 def _import_command(module: str, name: str) -> Any:

@@ -9,6 +9,7 @@ from urllib.error import URLError
 
 import typer
 
+from outcrop.cli.env_file import read_settings
 from outcrop.cli.serve import ListenOptions, listen, supervise
 from outcrop.cli.session import run
 from outcrop.demo import repositories, site
@@ -29,7 +30,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.target import Target
 from outcrop.logs import set_up_logs
 from outcrop.runtime import open_database, open_session
-from outcrop.settings import Settings, load_settings
+from outcrop.settings import DEFAULT_DATA_DIR, Settings
 
 _START_TIMEOUT = 60.0  # seconds; the first start also compiles the rules
 
@@ -47,10 +48,8 @@ def demo(
 
 def demo_settings() -> Settings:
     """Return the operator's settings, by default with the demo's own data folder and quiet logs."""
-    settings = load_settings()
+    settings = read_settings(DEFAULT_DATA_DIR / "demo")
     changes: dict[str, object] = {"base_url": None}
-    if "data_dir" not in settings.model_fields_set:
-        changes["data_dir"] = settings.data_dir.expanduser().absolute() / "demo"
     if "log_level" not in settings.model_fields_set:
         changes["log_level"] = "warning"
     return settings.model_copy(update=changes)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from outcrop.cli import reporting_failures
+from outcrop.cli.env_file import EnvFile, use_env_file
 from outcrop.cli.serve import SHUTDOWN_SECONDS, ChildRole, work_until_signal
 from outcrop.cli.session import run, start
 from outcrop.processes import watch_parent
@@ -20,8 +21,10 @@ def process(
     fd: Annotated[int, typer.Option()] = -1,
     tls_cert: Annotated[Path | None, typer.Option()] = None,
     tls_key: Annotated[Path | None, typer.Option()] = None,
+    env_file: EnvFile = None,
 ) -> None:
     """Run an API process or the worker. Started by `outcrop serve`."""
+    use_env_file(env_file)
     settings = start()
     watch_parent(_wait_for_end_of_input, stop_within=SHUTDOWN_SECONDS)
     if role is ChildRole.API:

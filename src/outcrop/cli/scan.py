@@ -14,6 +14,7 @@ import orjson
 import typer
 
 from outcrop import __version__
+from outcrop.cli.env_file import read_settings
 from outcrop.cli.streams import fail, printing
 from outcrop.domain import sarif
 from outcrop.domain.errors import BadInputError
@@ -225,10 +226,9 @@ def _remote_options(targets: list[str]) -> dict[str, Any]:
     if all(":" not in target or os.path.exists(target) for target in targets):  # noqa: PTH110 - Path.exists raises for a name that is too long
         return {}
     from outcrop.net.guard import Egress  # noqa: PLC0415 - a scan of files does not need it
-    from outcrop.settings import load_environment_settings  # noqa: PLC0415
     from outcrop.sources.remote import RemoteAccess  # noqa: PLC0415
 
-    settings = load_environment_settings()
+    settings = read_settings()
     egress = Egress.from_settings(settings)
     token = (
         None
@@ -242,9 +242,8 @@ def _validate(report: ScanReport, *, only_valid: bool) -> bool:
     """Validate the findings of a report. Return False if OUTCROP_VALIDATE turns validation off."""
     if not report.findings:
         return True
-    from outcrop.settings import load_environment_settings  # noqa: PLC0415
 
-    settings = load_environment_settings()
+    settings = read_settings()
     if settings.validate_ == "off":
         if only_valid:
             raise BadInputError("--only-valid needs validation, and OUTCROP_VALIDATE=off turns it off")

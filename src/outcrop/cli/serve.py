@@ -19,6 +19,7 @@ from typing import Annotated, TypeVar
 import structlog
 import typer
 
+from outcrop.cli.env_file import env_file_arguments
 from outcrop.cli.session import run, start
 from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.runtime import open_database, open_runtime, prepare_database
@@ -243,7 +244,7 @@ async def _child(
     The child has its own session: Ctrl-C reaches only the parent, which stops the children in order.
     """
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "outcrop.cli.process", *command),
+        *(sys.executable, "-m", "outcrop.cli.process", *command, *env_file_arguments()),
         env=environment,
         stdin=asyncio.subprocess.PIPE,
         pass_fds=[fd],

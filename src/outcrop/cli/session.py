@@ -14,10 +14,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from outcrop.cli.env_file import read_settings
 from outcrop.domain.errors import BadInputError
 from outcrop.logs import set_up_logs
 from outcrop.runtime import CommandSession, open_session
-from outcrop.settings import Settings, load_settings
+from outcrop.settings import Settings
 
 T = TypeVar("T")
 OPERATOR = "operator"  # actor in the audit trail for changes made on the command line
@@ -28,7 +29,7 @@ Slug = Annotated[str, typer.Option("--account", metavar="SLUG", help="The accoun
 
 def start() -> Settings:
     """Load the settings and set up logs."""
-    settings = load_settings()
+    settings = read_settings()
     set_up_logs(settings.log_level, settings.log_format)
     return settings
 
