@@ -141,6 +141,24 @@ def test_no_cell_of_a_csv_file_is_a_formula(backend: Backend) -> None:
     assert any(row["file_path"].startswith("'=cmd") for row in rows)
 
 
+@pytest.mark.parametrize(
+    "start", ["=", "+", "-", "@", "\t", "\r", "\n", " ", "\uff1d", "\ufeff", "\uff20", "\u3000"]
+)
+def test_a_cell_that_could_begin_a_formula_is_escaped_and_every_cell_is_quoted(
+    backend: Backend, start: str
+) -> None:
+    tenant = backend.tenant()
+    path = f"{start}=cmd|' /C calc'!A1"
+    backend.import_(tenant.account, make_line(file_path=path))
+    exported = export_account(backend, tenant, ExportFormat.CSV).decode()
+    assert f',"\'{path}",' in exported
+    header, rest = exported.split("\r\n", 1)
+    assert all(cell.startswith('"') and cell.endswith('"') for cell in header.split(","))
+    (row,) = csv.DictReader(io.StringIO(exported, newline=""))
+    assert row["file_path"] == "'" + path
+    assert rest.startswith('"')
+
+
 def test_sarif_is_valid_and_marks_closed_findings(backend: Backend) -> None:
     tenant = backend.tenant()
     imported = make_lines(130)

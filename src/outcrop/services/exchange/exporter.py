@@ -128,7 +128,8 @@ _COLUMNS |= {
     for field in FINDING_FIELDS
     if field.name not in _COLUMNS | dict.fromkeys(_SHOWN_IN_PARTS)
 }
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+# A spreadsheet may skip white space and byte order marks, and may read full-width signs as the usual ones.
+_FORMULA_STARTS = tuple("=+-@\uff1d\uff0b\uff0d\uff20 \t\r\n\v\f\u00a0\u3000\ufeff\ufffe\u200b")
 
 
 class _CsvWriter:
@@ -156,7 +157,7 @@ class _CsvWriter:
 def _write_rows(rows: Any) -> bytes:
     """Return rows as CSV bytes."""
     out = io.StringIO(newline="")
-    csv.writer(out).writerows(rows)
+    csv.writer(out, quoting=csv.QUOTE_ALL).writerows(rows)
     return out.getvalue().encode()
 
 
