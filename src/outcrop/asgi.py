@@ -51,6 +51,7 @@ def create_app(
     notice: str | None = None,
     min_free_bytes: int = MIN_FREE_BYTES,
     deadline: float = DEADLINE,
+    webhook_ports: frozenset[int] = frozenset(),
 ) -> ASGIApp:
     """Return the application. The runtime is opened when the server starts and closed when it stops.
 
@@ -89,6 +90,7 @@ def create_app(
         document=description,
         notes=notes,
         notice=notice,
+        webhook_ports=webhook_ports,
     )
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:

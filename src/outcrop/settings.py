@@ -20,6 +20,7 @@ from outcrop.domain.secret import KeepSecrets
 
 DEFAULT_DATA_DIR = Path("~/.local/share/outcrop")
 SETTINGS_FILE = "outcrop.env"  # in the data folder
+_MAX_PORT = 65535
 _PATHS = ("data_dir", "postgres_bin", "egress_ca_file", "rules")
 
 
@@ -55,6 +56,7 @@ class Settings(BaseSettings):
     egress_connect_to: CommaSeparated = []
     egress_source: str | None = None
     egress_closed: bool = False
+    webhook_ports: CommaSeparated = []
     github_api_url: str = "https://api.github.com"
     github_token: SecretStr | None = None
     rules: Path | None = None
@@ -117,6 +119,21 @@ class Settings(BaseSettings):
             if not re.fullmatch(r"[^:=]+:\d{1,5}=(?:\[[0-9A-Fa-f:.]+\]|[0-9.]+):\d{1,5}", part):
                 raise ValueError("must be a list of host:port=address:port")
         return value
+
+    @field_validator("webhook_ports")
+    @classmethod
+    def _check_ports(cls, value: list[str]) -> list[str]:
+        """Raise ValueError unless every part is a port."""
+        if any(
+            re.fullmatch(r"[0-9]{1,5}", part) is None or not 1 <= int(part) <= _MAX_PORT for part in value
+        ):
+            raise ValueError("must be a list of ports such as 443,8443")
+        return value
+
+    @property
+    def allowed_webhook_ports(self) -> frozenset[int]:
+        """Return the ports that webhooks may use; empty means all."""
+        return frozenset(map(int, self.webhook_ports))
 
     @property
     def github_host(self) -> str:

@@ -119,7 +119,8 @@ async def work(
                 (_HOUR, lambda: _if_clock_is_right(runtime, lambda: _delete_expired_sessions(runtime))),
             )
         ]
-        deliveries = DeliveryWorker(runtime.pool, runtime.keys, PostClient(context.egress).post)
+        poster = PostClient(context.egress, settings.allowed_webhook_ports)
+        deliveries = DeliveryWorker(runtime.pool, runtime.keys, poster.post)
         # Jobs and deliveries end by themselves when `stop` is set.
         main_tasks = [
             asyncio.create_task(_run_jobs(runtime, context, stop, dead_after)),

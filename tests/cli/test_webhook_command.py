@@ -217,3 +217,17 @@ def test_the_audit_trail_refuses_to_be_changed(
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="append-only"):
             db.execute(statement.encode())
         assert db.execute("SELECT * FROM audit ORDER BY id").fetchall() == before
+
+
+def test_the_operator_can_limit_the_ports_of_webhooks(webhook: Outcrop) -> None:
+    ports = {"OUTCROP_WEBHOOK_PORTS": "443, 8443"}
+    assert webhook("set", "https://hooks.acme.example:8443/in", **ports).code == 0
+    assert webhook("set", "https://hooks.acme.example/in", **ports).code == 0
+    refused = webhook("set", "https://hooks.acme.example:6379/", **ports)
+    assert (refused.code, refused.err) == (
+        2,
+        "outcrop: the address must have one of these ports: 443, 8443\n",
+    )
+    wrong = webhook("show", OUTCROP_WEBHOOK_PORTS="443,70000")
+    assert wrong.err == "outcrop: OUTCROP_WEBHOOK_PORTS: must be a list of ports such as 443,8443\n"
+    assert webhook("set", "https://hooks.acme.example:6379/").code == 0, "any port by default"

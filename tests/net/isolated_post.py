@@ -18,13 +18,15 @@ from outcrop.net.post import PostClient, PostError
 from tests.support.tls import make_certificate
 
 PUBLIC, OTHER = "93.184.215.14", "93.184.215.15"  # on loopback inside the namespace
-METADATA, PRIVATE, LOOPBACK = "169.254.169.254", "10.1.2.3", "127.0.0.1"
+METADATA, AZURE_HOST = "169.254.169.254", "168.63.129.16"
+PRIVATE, LOOPBACK = "10.1.2.3", "127.0.0.1"
 # The addresses that the name server returns, lookup by lookup; the last ones are repeated.
 NAMES: dict[str, list[list[str]]] = {
     "good.example": [[PUBLIC]],
     "private.example": [[PRIVATE]],
     "loopback.example": [[LOOPBACK]],
     "metadata.example": [[METADATA]],
+    "azure-host.example": [[AZURE_HOST]],
     "mixed.example": [[PUBLIC, PRIVATE]],
     "mixed-other-way.example": [[PRIVATE, PUBLIC]],
     "mixed-families.example": [[PUBLIC, "::1"]],
@@ -33,12 +35,15 @@ NAMES: dict[str, list[list[str]]] = {
     "changes.example": [[PUBLIC], [LOOPBACK]],
     "changes-back.example": [[LOOPBACK], [PUBLIC]],
     "none.example": [[]],
+    "port.example": [[PUBLIC]],
 }
+PORT_REFUSED = "port.example"  # is posted to by a client that may use port 8443 only
 LITERALS = [
     "127.0.0.1",
     "[::1]",
     "10.1.2.3",
     "169.254.169.254",
+    "168.63.129.16",
     "2130706433",
     "0x7f000001",
     "127.1",
@@ -81,7 +86,7 @@ def make_network(folder: Path) -> None:
     """Add the addresses to loopback and make this process resolve names with the hostile name server."""
     for command in (
         "ip link set lo up",
-        *(f"ip addr add {address}/32 dev lo" for address in (PUBLIC, OTHER, METADATA, PRIVATE)),
+        *(f"ip addr add {address}/32 dev lo" for address in (PUBLIC, OTHER, METADATA, AZURE_HOST, PRIVATE)),
         "ip -6 addr add fd00::1/128 dev lo",
     ):
         subprocess.run(command.split(), check=True)
@@ -112,11 +117,14 @@ async def main(folder: Path) -> None:
 
     await asyncio.start_server(accept, ["0.0.0.0", "::"], 443)
     client = PostClient(Egress(ca_file=cert))
-    for host in [*NAMES, *LITERALS]:
+    limited = PostClient(Egress(ca_file=cert), ports=frozenset({8443}))
+    for host in [*NAMES, *LITERALS, PORT_REFUSED]:
         connected_to.clear()
         try:
             outcome: object = (
-                await client.post(f"https://{host}/", {}, b"{}", seconds=10, max_bytes=1000, max_body=10)
+                await (limited if host == PORT_REFUSED else client).post(
+                    f"https://{host}/", {}, b"{}", seconds=10, max_bytes=1000, max_body=10
+                )
             ).status
         except PostError as error:
             outcome = error.reason

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.net.isolated_post import LITERALS, NAMES, PUBLIC
+from tests.net.isolated_post import LITERALS, NAMES, PORT_REFUSED, PUBLIC
 
 NOT_PUBLIC = "the name resolves to an address that is not public"
-REFUSED = set(NAMES) - {"good.example", "changes.example", "none.example"}
+REFUSED = set(NAMES) - {"good.example", "changes.example", "none.example", PORT_REFUSED}
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +71,9 @@ def test_an_ip_address_as_host_is_checked_too(
 ) -> None:
     outcome, addresses, _ = results[host]
     assert (outcome, addresses) == (NOT_PUBLIC, [])
+
+
+def test_a_port_that_the_operator_does_not_allow_is_refused_before_the_lookup(
+    results: dict[str, tuple[object, list[str], int]],
+) -> None:
+    assert results[PORT_REFUSED] == ("port 443 is not in OUTCROP_WEBHOOK_PORTS", [], 0)

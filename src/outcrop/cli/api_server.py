@@ -150,6 +150,7 @@ def serve_api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path 
         github_host=settings.github_host,
         own_rules=[settings.rules] if settings.rules else [],
         notice=settings.notice,
+        webhook_ports=settings.allowed_webhook_ports,
     )
     config = uvicorn.Config(
         behind_proxies(app, settings.trusted_proxies) if settings.trusted_proxies else app,

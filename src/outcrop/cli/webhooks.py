@@ -29,7 +29,13 @@ def set_webhook(
         async with cli.transaction(settings) as session:
             account = await accounts.get_account(session.db, slug)
             secret = await webhooks.save_webhook(
-                session.db, session.keys, account, url, by=OPERATOR, now=session.now
+                session.db,
+                session.keys,
+                account,
+                url,
+                ports=settings.allowed_webhook_ports,
+                by=OPERATOR,
+                now=session.now,
             )
             saved = await webhooks.get_webhook(session.db, account.id)
             return {"url": saved.url if saved else url, "secret": secret}

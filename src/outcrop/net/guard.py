@@ -6,7 +6,8 @@ of the name is checked, and the checked address is the one connected to. So a na
 differently the second time (DNS rebinding) gains nothing.
 
 `ipaddress.is_global` is not enough: it accepts IPv6 addresses that translate to internal IPv4 addresses.
-IPv4 follows the IANA registry of special-purpose addresses. IPv6 is 2000::/3 without its special blocks.
+IPv4 follows the IANA registry of special-purpose addresses, and adds 168.63.129.16, at which every virtual
+machine on Azure reaches the host that it runs on. IPv6 is 2000::/3 without its special blocks.
 """
 
 import ipaddress
@@ -28,7 +29,8 @@ LookUp = Callable[[str, int], list[str]]  # returns the addresses of a name; rai
 _NOT_PUBLIC_V4 = [
     ipaddress.IPv4Network(block)
     for block in (
-        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32",
+        "169.254.0.0/16", "172.16.0.0/12",
         "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24",
         "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
         "224.0.0.0/4", "240.0.0.0/4",
@@ -115,7 +117,8 @@ def resolve(host: str, port: int, egress: Egress, look_up: LookUp = look_up) -> 
     """Return the checked address and port to connect to for `host` and `port`.
 
     `look_up` returns the addresses of a name. Raise NoAddressError if it returns none, and EgressError if any
-    of them is not allowed.
+    of them is not allowed. The message does not show the address: it would describe the internal network to
+    those who choose names.
     """
     for name, name_port, address, address_port in egress.connect_to:
         if name == host.lower() and name_port == port:
@@ -125,7 +128,7 @@ def resolve(host: str, port: int, egress: Egress, look_up: LookUp = look_up) -> 
     addresses = _addresses_of(host, port, look_up)
     for candidate in addresses:
         if not is_allowed(candidate, egress):
-            raise EgressError(f"{host}: resolves to {candidate}, which is not a public address")
+            raise EgressError(f"{host}: resolves to an address that is not public")
     return str(addresses[0]), port
 
 

@@ -50,10 +50,11 @@ class PostError(Exception):
 
 
 class PostClient:
-    """Sends POST requests to the addresses that `egress` allows."""
+    """Sends POST requests to the addresses that `egress` allows, and only to `ports` if there are any."""
 
-    def __init__(self, egress: Egress) -> None:
+    def __init__(self, egress: Egress, ports: frozenset[int] = frozenset()) -> None:
         self._egress = egress
+        self._ports = ports
         self._tls = tls_context(egress)
         self._lookups = _DnsLookups(egress)
 
@@ -73,11 +74,13 @@ class PostClient:
         are kept.
         """
         address = URL(url)
+        host, port = address.raw_host or "", address.port or 443
+        if self._ports and port not in self._ports:
+            raise PostError(f"port {port} is not in OUTCROP_WEBHOOK_PORTS")
         protocol = _PostProtocol(_request_bytes(address, headers, body), max_bytes, max_body)
         local_address = (self._egress.source_address, 0) if self._egress.source_address else None
         try:
             async with asyncio.timeout(seconds):
-                host, port = address.raw_host or "", address.port or 443
                 checked_address, checked_port = await self._lookups.resolve(host, port)
                 await asyncio.get_running_loop().create_connection(
                     lambda: protocol,

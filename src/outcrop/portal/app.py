@@ -75,6 +75,7 @@ def create_portal(
     document: dict[str, Any],
     notes: NoteCleaner,
     notice: str | None = None,
+    webhook_ports: frozenset[int] = frozenset(),
 ) -> Portal:
     """Return the portal. The server puts the runtime into the request's state."""
     renderer = Renderer(notice)
@@ -105,7 +106,14 @@ def create_portal(
         app.state,
         STATE,
         PortalContext(
-            base_url, Cookies(secure=secure), renderer, github_host, tuple(own_rules), document, notes
+            base_url,
+            Cookies(secure=secure),
+            renderer,
+            github_host,
+            tuple(own_rules),
+            document,
+            notes,
+            webhook_ports,
         ),
     )
 

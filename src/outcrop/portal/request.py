@@ -47,6 +47,7 @@ class PortalContext:
     own_rules: tuple[Path, ...]  # rule files of the operator
     document: dict[str, Any]  # the OpenAPI document
     notes: NoteCleaner
+    webhook_ports: frozenset[int]  # that the operator allows; empty means all
 
 
 @dataclass(frozen=True, slots=True)

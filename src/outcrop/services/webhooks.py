@@ -21,11 +21,24 @@ _DELETE_BATCH_SIZE = 5000  # deliveries that one transaction deletes
 
 
 async def save_webhook(
-    db: Connection, keys: Keyring, account: Account, url: str, *, by: str, now: datetime
+    db: Connection,
+    keys: Keyring,
+    account: Account,
+    url: str,
+    *,
+    ports: frozenset[int] = frozenset(),
+    by: str,
+    now: datetime,
 ) -> str:
-    """Save the address of the webhook; return its new secret, which is shown only this once."""
+    """Save the address of the webhook; return its new secret, which is shown only this once.
+
+    Raise BadInputError if the operator allows certain `ports` and the address has another one.
+    """
     _check_plan(account)
     address = _parse_address(url)
+    if ports and address.port not in ports:
+        allowed = ", ".join(map(str, sorted(ports)))
+        raise BadInputError(f"the address must have one of these ports: {allowed}")
     webhook_id, secret = uuid4(), secrets.token_hex(32)
     box = keys.seal(Secret(secret, mask_all=True), account.id, webhook_id)
     replaced = await webhooks.upsert(

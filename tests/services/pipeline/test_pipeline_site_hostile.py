@@ -301,7 +301,7 @@ def test_a_finding_whose_host_now_resolves_to_an_internal_address_stays(pipeline
     assert (runs.finding["status"], run.status, connected) == ("active", "failed", [])
     assert (
         run.error
-        == "robots.txt cannot be read (site.example: resolves to 10.0.0.7, which is not a public address), so nothing may be fetched"
+        == "robots.txt cannot be read (site.example: resolves to an address that is not public), so nothing may be fetched"
     )
 
 

@@ -25,6 +25,7 @@ async def save_webhook(request: PortalRequest) -> Response:
             request.keys,
             request.signed.account,
             request.form.get("url"),
+            ports=request.context.webhook_ports,
             by=request.email,
             now=request.now,
         )
