@@ -8,12 +8,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
+from outcrop.domain import passwords
 from outcrop.domain.errors import BadInputError
 
 SLUG = re.compile(r"[a-z0-9-]{2,40}")
 EMAIL = re.compile(r"[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+")
 EMAIL_LENGTH = 254
-PASSWORD_LENGTHS = range(12, 1025)
+PASSWORD_LENGTHS = range(passwords.MIN_LENGTH, 1025)
 
 
 class Plan(StrEnum):
@@ -161,10 +162,14 @@ def checked_email(text: str) -> str:
 
 
 def checked_password(text: str) -> str:
-    """Return the password, or raise BadInputError if its length is not allowed or it contains NUL."""
+    """Return the password; raise BadInputError if it is of a wrong length, guessed first or contains NUL."""
     if len(text) not in PASSWORD_LENGTHS or "\0" in text:
         raise BadInputError(
             f"a password must have {PASSWORD_LENGTHS.start} to {PASSWORD_LENGTHS.stop - 1} characters"
+        )
+    if passwords.is_guessable(text):
+        raise BadInputError(
+            "this password is easy to guess: it is a common one, or repeats or continues a pattern"
         )
     return text
 
