@@ -13,6 +13,7 @@ import pytest
 from outcrop import __version__
 from outcrop.store.schema import newest_version
 from tests.cli.conftest import Outcrop
+from tests.support.backups import write_key_file
 from tests.support.factories import make_line
 from tests.support.workers import new_database
 
@@ -179,14 +180,64 @@ def test_a_rotation_that_died_before_the_file_was_renamed_is_finished(
     old = file.read_text()
     outcrop("secrets", "rotate")
     new = file.read_text()
-    file.write_text(old)
-    file.with_name("secret.key.new").write_text(new)
+    write_key_file(file, old)
+    write_key_file(file.with_name("secret.key.new"), new)
     assert outcrop("account", "list").code == 0
     assert file.read_text() == new
-    file.with_name("secret.key.new").write_text(old)  # died before the database was changed
+    write_key_file(file.with_name("secret.key.new"), old)  # died before the database was changed
     assert outcrop("account", "list").code == 0
     assert file.read_text() == new
     assert not file.with_name("secret.key.new").exists()
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
+def test_a_key_file_that_others_can_read_is_refused(
+    outcrop: Outcrop, environment: dict[str, str], mode: int
+) -> None:
+    outcrop("account", "list")
+    file = Path(environment["OUTCROP_DATA_DIR"]) / "secret.key"
+    file.chmod(mode)
+    ran = outcrop("account", "list")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"outcrop: others can read the secret key in {file}: run `chmod 600 {file}`,"
+        " and `outcrop secrets rotate` if somebody may have read it\n"
+    )
+    file.chmod(0o600)
+    assert outcrop("account", "list").code == 0
+
+
+def test_the_data_key_is_replaced_while_nobody_is_connected(
+    outcrop: Outcrop, environment: dict[str, str], tmp_path: Path
+) -> None:
+    outcrop("account", "create", "acme", "--plan", "growth", "--email", "a@b.example")
+    (tmp_path / "one.jsonl").write_text(json.dumps(make_line(secret="made-up-" + "Zk4" * 8)) + "\n")
+    assert outcrop("import", "--account", "acme", "one.jsonl").code == 0
+    key = (Path(environment["OUTCROP_DATA_DIR"]) / "secret.key").read_text()
+    with psycopg.connect(environment["OUTCROP_DATABASE_URL"]) as db:
+        before = db.execute("SELECT secret_box FROM findings").fetchall()
+        refused = outcrop("secrets", "rotate", "--data-key")
+        assert (refused.code, refused.err) == (
+            2,
+            "outcrop: 1 other connection to the database: stop the service and all other programs first\n",
+        )
+    rotated = outcrop("secrets", "rotate", "--data-key", "--json").json
+    assert rotated == {"rotated": True, "values": 1, "damaged": 0}
+    with psycopg.connect(environment["OUTCROP_DATABASE_URL"]) as db:
+        assert db.execute("SELECT secret_box FROM findings").fetchall() != before
+    assert (Path(environment["OUTCROP_DATA_DIR"]) / "secret.key").read_text() == key
+    assert outcrop("doctor", "--json").json[3] == {
+        "check": "encrypted values",
+        "ok": True,
+        "detail": "all 1 can be decrypted",
+    }
+    lines = outcrop("audit", "--account", "acme", "--json").json
+    assert "secrets.rotate" not in [line["action"] for line in lines], "it is the operator's"
+    combined = outcrop("secrets", "rotate", "--data-key", "--new-key-stdin")
+    assert (combined.code, combined.err) == (
+        2,
+        "outcrop: --data-key cannot be combined with --new-key-stdin\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -295,7 +346,7 @@ def test_export_gives_back_what_import_took_and_an_unknown_account_is_one_line(
         "updated": 0,
     }
     assert outcrop("export", "--account", "copy", "--format", "jsonl").out == out.out
-    assert outcrop("export", "--account", "acme", "--format", "csv").out.startswith("id,status,")
+    assert outcrop("export", "--account", "acme", "--format", "csv").out.startswith('"id","status",')
     nobody = outcrop("export", "--account", "nobody", "--format", "sarif")
     assert (nobody.code, nobody.out, nobody.err.count("\n")) == (2, "", 1)
     assert outcrop("export", "--account", "acme", "--format", "xml").code == 2

@@ -34,6 +34,7 @@ from tests.support.backups import (
     schema_objects,
     select_rows,
     verify,
+    write_key_file,
 )
 from tests.support.deliveries import HOST, SECRET_KEY, Customer, DeliveryTestbed, open_testbed, receiver
 from tests.support.fake_https import FakeServer
@@ -345,8 +346,8 @@ def test_during_a_rotation_either_key_works_and_no_key_file_changes(
         (SECRET_KEY, "of a rotation that is not finished"),
         ("of before the rotation", SECRET_KEY),
     ):
-        operator.file.write_text(now_)
-        operator.file.with_name("secret.key.new").write_text(next_)
+        write_key_file(operator.file, now_)
+        write_key_file(operator.file.with_name("secret.key.new"), next_)
         assert verify(make_backup(testbed.url, operator=operator)[0], operator=operator)
         assert sorted(path.read_text() for path in tmp_path.iterdir()) == sorted((now_, next_))
 

@@ -305,7 +305,7 @@ def test_an_event_is_not_sent_if_its_secret_cannot_be_decrypted(
     testbed.event(customer)
     with capture_logs() as logs:
         testbed.deliver(hooks.egress)
-    assert testbed.outcomes(customer) == [("unknown", None, "sending failed (InvalidTag)")]
+    assert testbed.outcomes(customer) == [("unknown", None, "sending failed (DamagedValueError)")]
     assert hooks.requests == []
     assert customer.secret not in str(logs)
 

@@ -4,12 +4,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from cryptography.exceptions import InvalidTag
 
 from outcrop.domain.account import Account
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind, TargetSpec
+from outcrop.store.keyring import DamagedValueError
 from tests.support.pipeline import Pipeline, owner_spec, token
 from tests.support.site_runs import served
 from tests.support.web_host import page, script
@@ -104,7 +104,7 @@ def test_lines_open_as_such_and_for_their_own_finding_only(pipeline: Pipeline) -
     box = keys.seal_excerpt(Excerpt(3, ("ä", "b"), 1), 1, id_)
     assert keys.open_excerpt(box, 1, id_) == Excerpt(3, ("ä", "b"), 1)
     for account_id, finding_id in ((2, id_), (1, uuid4())):
-        with pytest.raises(InvalidTag):
+        with pytest.raises(DamagedValueError):
             keys.open_excerpt(box, account_id, finding_id)
-    with pytest.raises(InvalidTag):
+    with pytest.raises(DamagedValueError):
         keys.open(box, 1, id_, mask_all=True)

@@ -3,10 +3,10 @@
 from uuid import UUID, uuid4
 
 import pytest
-from cryptography.exceptions import InvalidTag
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import Secret, reveal
+from outcrop.store.keyring import DamagedValueError
 from tests.support.backend import Backend
 from tests.support.factories import make_line
 
@@ -50,7 +50,7 @@ def test_a_credential_can_be_decrypted_for_its_own_finding_only(backend: Backend
     backend.import_(tenant.account, line)
     (box,) = backend.sql("SELECT secret_box FROM findings WHERE id = %s", line["id"])[0]
     for account_id, finding_id in ((tenant.account.id + 1, UUID(line["id"])), (tenant.account.id, uuid4())):
-        with pytest.raises(InvalidTag):
+        with pytest.raises(DamagedValueError):
             backend.keys.open(box, account_id, finding_id, mask_all=False)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from cryptography.exceptions import InvalidTag
 
 from outcrop.domain.account import Account
 from outcrop.domain.audit import AuditFilter
@@ -19,6 +18,7 @@ from outcrop.services import accounts
 from outcrop.services import targets as service
 from outcrop.store import audit
 from outcrop.store import db as database
+from outcrop.store.keyring import DamagedValueError
 from outcrop.store.runs import targets
 from tests.support.backend import Backend
 
@@ -100,7 +100,7 @@ def test_a_credential_is_stored_encrypted_for_this_target_only(backend: Backend,
     box = backend.run(lambda db: targets.select_credential_box(db, account.id, added.id))
     assert box is not None
     assert reveal(backend.keys.open(box, account.id, added.id, mask_all=True)) == TOKEN
-    with pytest.raises(InvalidTag):
+    with pytest.raises(DamagedValueError):
         backend.keys.open(box, account.id, other.id, mask_all=True)
     assert backend.run(lambda db: targets.select_credential_box(db, account.id, other.id)) is None
     assert backend.run(lambda db: targets.select_credential_box(db, account.id, uuid4())) is None

@@ -183,3 +183,9 @@ def fill_every_table(testbed: DeliveryTestbed) -> Customer:
 
 def backed_up_tables(url: str) -> set[str]:
     return list_tables(url) - EXCLUDED_TABLES.keys()
+
+
+def write_key_file(file: Path, text: str) -> None:
+    """Write a key file that only its owner can read."""
+    file.touch(0o600)
+    file.write_text(text)

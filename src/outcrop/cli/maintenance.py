@@ -18,6 +18,7 @@ from outcrop.domain.secret import KeepSecrets
 from outcrop.runtime import open_database, open_session, operator_key
 from outcrop.services import backup as backups
 from outcrop.services import maintenance
+from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store import schema
 from outcrop.store.backup.archive import create_file
@@ -185,10 +186,19 @@ def rotate(
             "--new-key-stdin", help="Read the new key from standard input instead of generating one."
         ),
     ] = False,
+    data_key: Annotated[
+        bool,
+        typer.Option("--data-key", help="Encrypt everything anew, while the service is stopped."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Protect the database's keys with a new secret key. A key file in the data folder is replaced."""
     settings = start()
+    if data_key:
+        if new_key_stdin:
+            raise BadInputError("--data-key cannot be combined with --new-key-stdin")
+        _rotate_data_key(settings, as_json=as_json)
+        return
     new = cli.first_line_of_stdin() if new_key_stdin else os.urandom(32).hex()
     if len(new) < MIN_OPERATOR_KEY_LENGTH:
         raise BadInputError(f"a secret key must have at least {MIN_OPERATOR_KEY_LENGTH} characters")
@@ -204,3 +214,16 @@ def rotate(
     if settings.secret_key is not None:  # the operator stores the key: show the generated one
         result = {"key_file": None, "new_key": None if new_key_stdin else new}
     show({"rotated": True} | result, as_json=as_json)
+
+
+def _rotate_data_key(settings: Settings, *, as_json: bool) -> None:
+    """Encrypt all values with a new data key, and print how many there are."""
+
+    async def main() -> maintenance.DataKeyRotation:
+        async with open_session(settings) as session:
+            return await maintenance.rotate_data_key(
+                session.db, operator_key(settings), os.urandom(32), by=cli.OPERATOR, now=session.now
+            )
+
+    result = run(main)
+    show({"rotated": True, "values": result.values, "damaged": result.damaged}, as_json=as_json)

@@ -47,7 +47,11 @@ async def write_backup(
         if (wrapped := await keyring.select_wrapped_keys(db)) is None:
             raise OperatorError("there is nothing to back up: the database has no account yet")
         keys = keyring.unwrap_backup_keys(wrapped, operator, "this database")
-        ring = {name: value.hex() for name, value in asdict(wrapped).items()}
+        if keys.previous_data_key is not None:
+            raise OperatorError(
+                "the data key is being replaced: first finish `outcrop secrets rotate --data-key`"
+            )
+        ring = {name: value.hex() for name, value in asdict(wrapped).items() if value is not None}
         header = ArchiveHeader(
             now, version, contents.schema, ring, contents.sequences, await _select_keep_secrets(db, contents)
         )

@@ -1,6 +1,7 @@
 """Read and triage findings."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from outcrop.scanner.rules.advice import Advice, find_advice
 from outcrop.store import audit, outbox
 from outcrop.store.db import Connection, limit_lock_wait
 from outcrop.store.findings import listing, scores, table
-from outcrop.store.keyring import Keyring
+from outcrop.store.keyring import DamagedValueError, Keyring
 
 
 async def list_findings(db: Connection, account_id: int, query: FindingQuery) -> Page[Finding]:
@@ -160,8 +161,9 @@ async def _apply(
         raise NotFoundError("no such finding")
     finding, box = locked
     if note is not None and box is not None and keys is not None:
-        secret = keys.open(box, account_id, finding_id, mask_all=is_password(finding.pattern.secret_type))
-        note = cut_note(secret.masked_within(note))
+        with suppress(DamagedValueError):  # a finding whose credential cannot be decrypted can be closed too
+            secret = keys.open(box, account_id, finding_id, mask_all=is_password(finding.pattern.secret_type))
+            note = cut_note(secret.masked_within(note))
     after = apply_triage(finding, action, note=note, by=by, now=now)
     if after is None:
         return finding, False

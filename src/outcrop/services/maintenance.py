@@ -9,11 +9,11 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.secret import KeepSecrets
 from outcrop.scanner.risk.score import VERSION
 from outcrop.scanner.risk.stored_score import score_stored
-from outcrop.store import audit, keyring, schema, secret_policy
+from outcrop.store import audit, boxes, keyring, schema, secret_policy
 from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.findings import rollups, scores
-from outcrop.store.keyring import OperatorKey
+from outcrop.store.keyring import Keyring, OperatorKey
 
 _SAMPLE_SIZE = 1000  # scores that are computed again
 
@@ -42,8 +42,9 @@ async def run_health_checks(
     if not checks[-1].ok:
         return checks
     try:
-        await keyring.unlock_keyring(db, operator, os.urandom(80))
+        keys = await keyring.unlock_keyring(db, operator, os.urandom(80))
         checks.append(HealthCheck("secret key", ok=True, detail="fits"))
+        checks.append(await _check_encrypted_values(db, keys))
     except OperatorError as error:
         checks.append(HealthCheck("secret key", ok=False, detail=error.message))
     try:
@@ -92,6 +93,50 @@ async def keep_secrets(db: Connection, value: KeepSecrets, *, by: str, now: date
         await secret_policy.save(db, value)
         detail = {"from": before, "to": value}
         await audit.append(db, None, audit.AuditLine(now, by, "secrets.keep", detail=detail))
+
+
+async def _check_encrypted_values(db: Connection, keys: Keyring) -> HealthCheck:
+    """Decrypt all encrypted values, and name the first of each column that is damaged."""
+    counts = await boxes.count_damaged(db, keys)
+    damaged = [
+        f"{count.damaged:,} of {count.total:,} in {count.column.name} damaged, such as of {count.example}"
+        for count in counts
+        if count.damaged
+    ]
+    if keys.previous_data_key is not None:
+        damaged.append("the data key is being replaced: finish `outcrop secrets rotate --data-key`")
+    fine = f"all {sum(count.total for count in counts):,} can be decrypted"
+    return HealthCheck("encrypted values", not damaged, "; ".join(damaged) or fine)
+
+
+@dataclass(frozen=True, slots=True)
+class DataKeyRotation:
+    """How many values there are, and how many of them are damaged and so were not encrypted anew."""
+
+    values: int
+    damaged: int
+
+
+async def rotate_data_key(
+    db: Connection,
+    operator: OperatorKey,
+    new: bytes,
+    *,
+    by: str,
+    now: datetime,
+) -> DataKeyRotation:
+    """Encrypt all stored values with a new data key; after an interruption, continue with the earlier one.
+
+    Raise OperatorError if another program is connected.
+    """
+    keys = await keyring.begin_data_key_rotation(db, operator, new)
+    counts = await boxes.reencrypt_all(db, keys)
+    result = DataKeyRotation(sum(count.total for count in counts), sum(count.damaged for count in counts))
+    async with db.transaction():
+        await keyring.end_data_key_rotation(db)
+        detail = {"data_key": True, "values": result.values, "damaged": result.damaged}
+        await audit.append(db, None, audit.AuditLine(now, by, "secrets.rotate", detail=detail))
+    return result
 
 
 async def rotate_key(db: Connection, operator: OperatorKey, new: str, *, by: str, now: datetime) -> None:

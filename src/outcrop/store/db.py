@@ -70,6 +70,17 @@ def session_options(*, idle_timeout: float, statement_timeout: float | None = No
     return options
 
 
+async def count_other_clients(db: Connection) -> int:
+    """Return the number of other connections to the same database."""
+    (count,) = await fetch_single_row(
+        db,
+        """SELECT count(*) FROM pg_stat_activity
+           WHERE datname = current_database() AND backend_type = 'client backend'
+             AND pid <> pg_backend_pid()""",
+    )
+    return int(count)
+
+
 @asynccontextmanager
 async def open_pool(
     dsn: str, *, size: int, statement_timeout: float, idle_timeout: float = WORKER_IDLE_TIMEOUT

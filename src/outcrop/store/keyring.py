@@ -10,8 +10,10 @@ import hashlib
 import hmac
 import json
 import os
+import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -22,15 +24,20 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.secret import Secret, reveal
-from outcrop.store.db import Connection
+from outcrop.store.db import Connection, count_other_clients
 from outcrop.store.locks import AdvisoryLock
 
 MIN_OPERATOR_KEY_LENGTH = 16  # characters
 _CHECK_PLAINTEXT = b"outcrop keyring 1"
 _NONCE_BYTES = 12
 _BACKUP_PURPOSE = b"backup"
-_EXCERPT_PURPOSE = b"excerpt"  # part of the associated data: only an excerpt's box opens as an excerpt
+EXCERPT_PURPOSE = b"excerpt"  # part of the associated data: only an excerpt's box opens as an excerpt
+_OWNER_ONLY = stat.S_IRWXG | stat.S_IRWXO  # the permissions that a key file must not have
 _COMPANIONS_MARK = "\x1e"  # first character of a plaintext that is JSON: the credential and its companions
+
+
+class DamagedValueError(OperatorError):
+    """A stored value cannot be decrypted: it is damaged, or was encrypted for another owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +45,12 @@ class Keyring:
     """The unwrapped keys of a running process.
 
     What it encrypts is bound to an account and an owner id (a finding's, target's, webhook's or member's),
-    and can be decrypted only for the same two.
+    and can be decrypted only for the same two. Otherwise every method that decrypts raises DamagedValueError.
     """
 
     data_key: bytes = field(repr=False)
     fingerprint_key: bytes = field(repr=False)
+    previous_data_key: bytes | None = field(default=None, repr=False)  # while values are encrypted anew
 
     def seal(
         self, secret: Secret, account_id: int, owner_id: UUID, companions: Mapping[str, Secret] | None = None
@@ -65,7 +73,7 @@ class Keyring:
         self, box: bytes, account_id: int, owner_id: UUID, *, mask_all: bool
     ) -> tuple[Secret, dict[str, Secret]]:
         """Decrypt a credential and its companions by name."""
-        plaintext = _decrypt(self.data_key, box, _associated_data(account_id, owner_id))
+        plaintext = self._open(box, _associated_data(account_id, owner_id))
         value = plaintext.decode("utf-8", "surrogatepass")
         if not value.startswith(_COMPANIONS_MARK):
             return Secret(value, mask_all=mask_all), {}
@@ -81,14 +89,31 @@ class Keyring:
         return _encrypt(
             self.data_key,
             plaintext.encode("utf-8", "replace"),
-            _associated_data(account_id, finding_id) + _EXCERPT_PURPOSE,
+            _associated_data(account_id, finding_id) + EXCERPT_PURPOSE,
         )
 
     def open_excerpt(self, box: bytes, account_id: int, finding_id: UUID) -> Excerpt:
         """Decrypt the lines around a finding's credential."""
-        plaintext = _decrypt(self.data_key, box, _associated_data(account_id, finding_id) + _EXCERPT_PURPOSE)
+        plaintext = self._open(box, _associated_data(account_id, finding_id) + EXCERPT_PURPOSE)
         first, at, lines = json.loads(plaintext)
         return Excerpt(first, tuple(lines), at)
+
+    def reencrypt(self, box: bytes, account_id: int, owner_id: UUID, purpose: bytes) -> bytes | None:
+        """Return a value encrypted with the newest data key; None if it is already."""
+        data = _associated_data(account_id, owner_id) + purpose
+        try:
+            _decrypt(self.data_key, box, data)
+        except (InvalidTag, ValueError):
+            return _encrypt(self.data_key, self._open(box, data), data)
+        return None
+
+    def _open(self, box: bytes, associated_data: bytes) -> bytes:
+        """Decrypt a box with the data key that it was encrypted with."""
+        for key in (self.data_key, self.previous_data_key):
+            if key is not None:
+                with suppress(InvalidTag, ValueError):  # ValueError: it is shorter than a nonce
+                    return _decrypt(key, box, associated_data)
+        raise DamagedValueError("a stored value is damaged: it cannot be decrypted")
 
     def compute_backup_mac(self, digest: bytes) -> bytes:
         """Return the MAC of a backup's digest. Without these keys nobody can make a valid one."""
@@ -117,7 +142,13 @@ class OperatorKey:
         if self.text is not None:
             return self.text
         try:
-            return self.file.read_text("ascii").strip()
+            with self.file.open(encoding="ascii") as file:
+                if os.fstat(file.fileno()).st_mode & _OWNER_ONLY:
+                    raise OperatorError(
+                        f"others can read the secret key in {self.file}: run `chmod 600 {self.file}`,"
+                        " and `outcrop secrets rotate` if somebody may have read it"
+                    )
+                return file.read().strip()
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
@@ -132,6 +163,7 @@ class WrappedKeys:
     check_value: bytes
     data_key: bytes
     fingerprint_key: bytes
+    previous_data_key: bytes | None = None
 
 
 async def unlock_keyring(db: Connection, operator: OperatorKey, random: bytes) -> Keyring:
@@ -199,9 +231,40 @@ async def rotate_operator_key(db: Connection, operator: OperatorKey, new: str, s
         pending.replace(operator.file)
 
 
+async def begin_data_key_rotation(db: Connection, operator: OperatorKey, new: bytes) -> Keyring:
+    """Store a new data key beside the previous one; return both. If both are there already, keep them.
+
+    Raise OperatorError if another program is connected to the database: it knows the previous key only. One
+    that connects later waits for the lock, and then knows both.
+    """
+    async with db.transaction():
+        await db.execute("SELECT pg_advisory_xact_lock(%s)", [AdvisoryLock.KEYRING])
+        if others := await count_other_clients(db):
+            raise OperatorError(
+                f"{others} other connection{'s' if others > 1 else ''} to the database: stop the service"
+                " and all other programs first"
+            )
+        row = await select_wrapped_keys(db)
+        if row is None or (text := operator.read()) is None:
+            raise OperatorError("there is no key to rotate yet")
+        keys = _unwrap(row, text, "this database")
+        if keys.previous_data_key is None:
+            keys = replace(keys, data_key=new, previous_data_key=keys.data_key)
+            await upsert_wrapped_keys(db, _wrap(keys, text, row.salt))
+    return keys
+
+
+async def end_data_key_rotation(db: Connection) -> None:
+    """Delete the previous data key."""
+    await db.execute("UPDATE keyring SET previous_data_key = NULL")
+
+
 async def select_wrapped_keys(db: Connection) -> WrappedKeys | None:
-    """Return the database's wrapped keys; None if it has none yet."""
-    cursor = await db.execute("SELECT salt, check_value, data_key, fingerprint_key FROM keyring")
+    """Return the database's wrapped keys; None if it has none yet. The schema may be an older one."""
+    cursor = await db.execute(
+        """SELECT salt, check_value, data_key, fingerprint_key,
+                  (to_jsonb(keyring) ->> 'previous_data_key')::bytea FROM keyring"""
+    )
     row = await cursor.fetchone()
     return None if row is None else WrappedKeys(*row)
 
@@ -214,21 +277,26 @@ async def upsert_wrapped_keys(db: Connection, row: WrappedKeys) -> None:
                data_key = excluded.data_key, fingerprint_key = excluded.fingerprint_key""",
         [row.salt, row.check_value, row.data_key, row.fingerprint_key],
     )
+    if row.previous_data_key is not None:  # an older schema, which a backup may have, has no such column
+        await db.execute("UPDATE keyring SET previous_data_key = %s", [row.previous_data_key])
 
 
 def _wrap(keys: Keyring, operator_text: str, salt: bytes) -> WrappedKeys:
-    """Encrypt both keys and the check value with a key derived from the operator's key."""
+    """Encrypt the keys and the check value with a key derived from the operator's key."""
     wrapping_key = _derive_wrapping_key(operator_text, salt)
     return WrappedKeys(
         salt,
         _encrypt(wrapping_key, _CHECK_PLAINTEXT, b"check"),
         _encrypt(wrapping_key, keys.data_key, b"data"),
         _encrypt(wrapping_key, keys.fingerprint_key, b"fingerprint"),
+        None
+        if keys.previous_data_key is None
+        else _encrypt(wrapping_key, keys.previous_data_key, b"previous data"),
     )
 
 
 def _unwrap(row: WrappedKeys, operator_text: str, owner: str) -> Keyring:
-    """Decrypt both keys; raise OperatorError, which names `owner`, if the operator's key does not fit."""
+    """Decrypt the keys; raise OperatorError, which names `owner`, if the operator's key does not fit."""
     wrapping_key = _derive_wrapping_key(operator_text, row.salt)
     if not _fits(row, wrapping_key):
         raise OperatorError(
@@ -237,6 +305,9 @@ def _unwrap(row: WrappedKeys, operator_text: str, owner: str) -> Keyring:
     return Keyring(
         _decrypt(wrapping_key, row.data_key, b"data"),
         _decrypt(wrapping_key, row.fingerprint_key, b"fingerprint"),
+        None
+        if row.previous_data_key is None
+        else _decrypt(wrapping_key, row.previous_data_key, b"previous data"),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
 from outcrop import worker
 from outcrop.domain.account import Account
@@ -242,6 +243,21 @@ def test_a_credential_of_a_deleted_rule_does_not_block_the_others(
     issuer.requests.clear()
     assert pipeline.wait(asyncio.wait_for(revalidate_due(context), 60)) == 2
     assert len(issuer.requests) == 2
+
+
+def test_a_damaged_credential_does_not_stop_the_check_of_the_others(
+    pipeline, account, context, issuer, scan_files
+):
+    findings = scan_files({f"{n}.py": token(f"damaged {n}") for n in range(3)})
+    pipeline.sql("UPDATE findings SET secret_box = 'damaged' WHERE id = %s", findings["1.py"]["id"])
+    age(pipeline, account, timedelta(days=2))
+    issuer.requests.clear()
+    with capture_logs() as logs:
+        assert pipeline.wait(asyncio.wait_for(revalidate_due(context), 60)) == 2
+    assert len(issuer.requests) == 2
+    assert [(line["event"], line["account"], line["finding"]) for line in logs] == [
+        ("credential_damaged", account.id, str(findings["1.py"]["id"]))
+    ]
 
 
 def test_two_workers_do_not_check_twice(pipeline, account, context, issuer, scan_files):

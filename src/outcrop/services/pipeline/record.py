@@ -50,6 +50,7 @@ from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, scores, table
 from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
+from outcrop.store.keyring import DamagedValueError
 from outcrop.store.runs import scan_sources, sources
 from outcrop.store.runs.sources import LockedFinding, SourceCheckpoint, StoredFinding
 
@@ -431,10 +432,13 @@ def release_gap(context: RunContext, key: SourceKey, saved: SourceCheckpoint | N
 
 
 def open_value(context: RunContext, key: SourceKey, stored: StoredFinding) -> str | None:
-    """Return the decrypted credential of a stored finding; None if the credential is not stored."""
+    """Return the decrypted credential of a stored finding; None if it is not stored or is damaged."""
     if stored.box is None:
         return None
-    return reveal(context.keys.open(stored.box, key.account_id, stored.finding.id, mask_all=True))
+    try:
+        return reveal(context.keys.open(stored.box, key.account_id, stored.finding.id, mask_all=True))
+    except DamagedValueError:
+        return None
 
 
 # --- the path of a finding, which is encrypted if a credential is part of it

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
+import structlog
+
 from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError, OutcropError
 from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import is_password, reveal
@@ -14,12 +16,15 @@ from outcrop.store import audit
 from outcrop.store.db import current_time
 from outcrop.store.findings import table, verdicts
 from outcrop.store.findings.verdicts import DueCredential, StoredCredential
+from outcrop.store.keyring import DamagedValueError
 from outcrop.validation.batch import Credential, check_all
 from outcrop.validation.engine import ValidationMode
 from outcrop.validation.verdict import Verdict
 
 REVALIDATE_EVERY = timedelta(days=1)
 _BATCH_SIZE = 200  # credentials that are decrypted and checked together
+
+log = structlog.get_logger()
 
 
 async def revalidate_due(context: ValidationContext) -> int:
@@ -63,14 +68,20 @@ async def _check_all_due(context: ValidationContext) -> int:
 async def _check_batch(context: ValidationContext, batch: Sequence[DueCredential]) -> int:
     """Check a batch of stored credentials; return how many were checked.
 
-    Each verdict is stored with all findings of its credential. A credential whose rule no longer exists is
-    skipped and not counted.
+    Each verdict is stored with all findings of its credential. A credential whose rule no longer exists, or
+    that cannot be decrypted, is skipped and not counted.
     """
-    opened = [
-        (stored, credential)
-        for stored in batch
-        if (credential := _open_credential(context, stored)) is not None
-    ]
+    opened = []
+    for stored in batch:
+        try:
+            credential = _open_credential(context, stored)
+        except DamagedValueError:
+            log.error(  # noqa: TRY400 - there is nothing to see in the traceback
+                "credential_damaged", account=stored.account_id, finding=str(stored.finding_id)
+            )
+            continue
+        if credential is not None:
+            opened.append((stored, credential))
     results: dict[int, Verdict] = {}
     await check_all(context.validator, [credential for _, credential in opened], results.__setitem__)
     for number, (stored, _) in enumerate(opened):
@@ -87,7 +98,10 @@ async def _check_batch(context: ValidationContext, batch: Sequence[DueCredential
 
 
 def _open_credential(context: ValidationContext, stored: StoredCredential) -> Credential | None:
-    """Return a stored credential decrypted, with its rule; None if its rule no longer exists."""
+    """Return a stored credential decrypted, with its rule; None if its rule no longer exists.
+
+    Raise DamagedValueError if it cannot be decrypted.
+    """
     rule = context.ruleset.rules.get(stored.rule or "")
     if rule is None:
         return None
