@@ -55,13 +55,13 @@ def test_a_value_opens_with_both_keys_during_a_rotation_and_with_the_new_one_aft
     both = Keyring(b"n" * 32, keys.fingerprint_key, keys.data_key)
     new = replace(both, previous_data_key=None)
     assert reveal(both.open(box, 1, owner, mask_all=True)) == "a value"
-    again = both.reencrypt(box, 1, owner, b"")
-    assert again is not None
-    assert reveal(new.open(again, 1, owner, mask_all=True)) == "a value"
-    assert both.reencrypt(again, 1, owner, b"") is None
+    newest = both.reencrypt(box, 1, owner, b"")
+    assert newest is not None
+    assert reveal(new.open(newest, 1, owner, mask_all=True)) == "a value"
+    assert both.reencrypt(newest, 1, owner, b"") is None
     for keyring_, box_, owner_ in (
         (new, box, owner),
-        (both, again, other),
+        (both, newest, other),
         (both, b"", owner),
         (both, box[:-1], owner),
     ):

@@ -188,7 +188,9 @@ def rotate(
     ] = False,
     data_key: Annotated[
         bool,
-        typer.Option("--data-key", help="Encrypt everything anew, while the service is stopped."),
+        typer.Option(
+            "--data-key", help="Encrypt every stored value with a new key, while the service is stopped."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -6,15 +6,30 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cache
+from importlib.resources import files
 from uuid import UUID
 
-from outcrop.domain import passwords
 from outcrop.domain.errors import BadInputError
 
 SLUG = re.compile(r"[a-z0-9-]{2,40}")
 EMAIL = re.compile(r"[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+")
 EMAIL_LENGTH = 254
-PASSWORD_LENGTHS = range(passwords.MIN_LENGTH, 1025)
+PASSWORD_LENGTHS = range(12, 1025)
+_MIN_DISTINCT_CHARACTERS = 5  # of a password
+# Lower-case runs, forwards and backwards: the alphabet, digits, and the rows and columns of a keyboard.
+_SEQUENCES = [
+    direction * 3
+    for run in (
+        "abcdefghijklmnopqrstuvwxyz",
+        "0123456789",
+        "1234567890",
+        "qwertyuiopasdfghjklzxcvbnm",
+        "qwertyuiop[]asdfghjkl;'zxcvbnm,./",
+        "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik,9ol.0p;/",
+    )
+    for direction in (run, run[::-1])
+]
 
 
 class Plan(StrEnum):
@@ -167,11 +182,43 @@ def checked_password(text: str) -> str:
         raise BadInputError(
             f"a password must have {PASSWORD_LENGTHS.start} to {PASSWORD_LENGTHS.stop - 1} characters"
         )
-    if passwords.is_guessable(text):
+    if _is_guessable(text):
         raise BadInputError(
             "this password is easy to guess: it is a common one, or repeats or continues a pattern"
         )
     return text
+
+
+def _is_guessable(password: str) -> bool:
+    """Whether a password is common, part of a sequence, or made of few characters or a repeated short text.
+
+    Upper and lower case count as equal. The common passwords that are too short are not in the list.
+    """
+    text = password.casefold()
+    return (
+        len(set(text)) < _MIN_DISTINCT_CHARACTERS
+        or text in _common_passwords()
+        or any(text in sequence for sequence in _SEQUENCES)
+        or _shortest_period(text) < PASSWORD_LENGTHS.start
+    )
+
+
+@cache
+def _common_passwords() -> frozenset[str]:
+    """Return the common passwords of an allowed length, in lower case."""
+    lines = files("outcrop.domain").joinpath("common_passwords.txt").read_text("utf-8").splitlines()
+    return frozenset(line.casefold() for line in lines if not line.startswith("# "))
+
+
+def _shortest_period(text: str) -> int:
+    """Return the length of the shortest text whose repetition, the last one perhaps cut off, is `text`.
+
+    A text that repeats nothing is its own period. A period over half the length is no repetition.
+    """
+    for period in range(1, len(text) // 2 + 1):
+        if text.startswith(text[period:]):
+            return period
+    return len(text)
 
 
 _PREFIX = "outcrop_"

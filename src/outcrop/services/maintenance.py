@@ -111,7 +111,7 @@ async def _check_encrypted_values(db: Connection, keys: Keyring) -> HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class DataKeyRotation:
-    """How many values there are, and how many of them are damaged and so were not encrypted anew."""
+    """How many values there are, and how many of them are damaged, and so keep the old key."""
 
     values: int
     damaged: int

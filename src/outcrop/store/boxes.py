@@ -8,7 +8,7 @@ from psycopg import sql
 from outcrop.store.db import Connection
 from outcrop.store.keyring import EXCERPT_PURPOSE, DamagedValueError, Keyring
 
-_BATCH_SIZE = 1000  # values that one transaction encrypts anew
+_BATCH_SIZE = 1000  # values that one transaction encrypts
 _NO_ID = UUID(int=0)
 
 

@@ -50,7 +50,7 @@ class Keyring:
 
     data_key: bytes = field(repr=False)
     fingerprint_key: bytes = field(repr=False)
-    previous_data_key: bytes | None = field(default=None, repr=False)  # while values are encrypted anew
+    previous_data_key: bytes | None = field(default=None, repr=False)  # while values are encrypted again
 
     def seal(
         self, secret: Secret, account_id: int, owner_id: UUID, companions: Mapping[str, Secret] | None = None
