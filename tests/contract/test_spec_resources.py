@@ -13,7 +13,7 @@ from outcrop.domain.clock import now
 from outcrop.domain.scan import Gap, ScanStatus, ScanType, Trigger
 from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend, Tenant, running_server
-from tests.support.factories import make_line, make_scan
+from tests.support.factories import additive_defaults, make_line, make_scan
 
 UUID_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME_FORM = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\+00:00")
@@ -40,7 +40,7 @@ FINDING_FIELDS = {
     ),
     *("last_seen_at", "seen_count", "resolved_at", "resolution_note", "resolution_evidence"),
 }
-ADDITIVE_FIELDS = {"suppressed_at", "current_line", "allowed_in_source"}
+ADDITIVE_FIELDS = additive_defaults().keys()
 SCAN_FIELDS = {
     *(
         "id",
@@ -215,7 +215,7 @@ def test_a_finding_shows_every_field_as_it_is_known(stage: Backend, tenant: Tena
             "nested": {"deep": [1, None, True]},
         },
     )
-    assert imported(stage, tenant, line) == line
+    assert imported(stage, tenant, line) == additive_defaults() | line
 
 
 def test_a_finding_has_all_fields_of_the_specification_in_list_and_single_form(stage: Backend) -> None:
@@ -233,10 +233,11 @@ def test_a_finding_has_all_fields_of_the_specification_in_list_and_single_form(s
 
 def test_what_is_not_known_is_null_and_its_key_is_there(stage: Backend, tenant: Tenant) -> None:
     finding = imported(stage, tenant, {"matched_text": "*" * 8})
-    assert {name for name, value in finding.items() if value is None} == {
+    assert {name for name in FINDING_FIELDS if finding[name] is None} == {
         *("source_url", "repo_full_name", "file_path", "line_number"),
-        *("resolved_at", "resolution_note", "resolution_evidence", "suppressed_at", "current_line"),
+        *("resolved_at", "resolution_note", "resolution_evidence"),
     }
+    assert {name: finding[name] for name in ADDITIVE_FIELDS} == additive_defaults()
     assert finding["validation_detail"] == {"enabled_services": []}
 
 

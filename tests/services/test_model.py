@@ -26,7 +26,7 @@ from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.findings import listing, rollups
 from tests.support.backend import Backend, Tenant
-from tests.support.factories import make_line
+from tests.support.factories import additive_defaults, make_line
 
 Json = dict[str, Any]
 
@@ -95,6 +95,7 @@ class AccountModel:
         closed = line["status"] in {"resolved", "false_positive", "customer_restricted"}
         resolved = line["status"] == "resolved"
         self.findings[line["id"]] = {
+            **additive_defaults(),
             **{
                 name: line[name]
                 for name in (
@@ -125,8 +126,6 @@ class AccountModel:
             "resolution_note": mask_in_text(line["resolution_note"], secret) if closed else None,
             "resolution_evidence": line["resolution_evidence"] if resolved else None,
             "suppressed_at": line["suppressed_at"] and utc(line["suppressed_at"]),
-            "current_line": None,
-            "allowed_in_source": False,
         }
 
     def triage(self, action: str, id_: str, note: str | None, by: str, now: datetime) -> str:

@@ -1,10 +1,21 @@
 """Build findings and scan runs with a default for every field."""
 
+from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+from outcrop.domain.finding import Finding
 from outcrop.domain.scan import ScanRun, ScanStatus, ScanType, Trigger
+
+
+def additive_defaults() -> dict[str, Any]:
+    """Return the default of each field of a finding that the specification does not have."""
+    return {
+        field.name: field.default
+        for field in dataclass_fields(Finding)
+        if field.metadata and field.metadata["extension"]
+    }
 
 
 def make_line(**fields: Any) -> dict[str, Any]:
