@@ -30,7 +30,7 @@ from tests.support.workers import new_database
 T = TypeVar("T")
 OPERATOR = OperatorKey(SECRET_KEY, Path("/nonexistent"))
 BYTEA_WITHOUT_BOX = {
-    "findings.fingerprint", "findings.identity", "api_keys.digest", "sources.tips", "etags.body", "occurrences.blob",
+    "findings.fingerprint", "findings.identity", "findings.verdict_key", "api_keys.digest", "sources.tips", "etags.body", "occurrences.blob",
     "verdicts.fingerprint", "outbox.answer", "sessions.digest", "links.digest", "recovery_codes.digest",
     "sign_in_attempts.email", "sign_in_attempts.network",
     "keyring.salt", "keyring.check_value", "keyring.data_key", "keyring.fingerprint_key", "keyring.previous_data_key",

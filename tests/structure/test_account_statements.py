@@ -35,7 +35,7 @@ BACKGROUND = """
 OPERATOR = """
     audit.append_to_every_account findings/rollups.find_mismatches findings/scores.select_sample
     keyring.unlock_keyring keyring.rotate_operator_key keyring.select_wrapped_keys keyring.upsert_wrapped_keys
-    keyring.begin_data_key_rotation keyring.end_data_key_rotation db.count_other_clients
+    keyring.begin_data_key_rotation keyring.end_data_key_rotation
     boxes._select_batch boxes._write
     outbox.end_open_deliveries people/accounts.insert people/accounts.select people/accounts.select_all
     people/keys.revoke

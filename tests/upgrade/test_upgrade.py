@@ -14,7 +14,7 @@ from outcrop.scanner.risk.score import VERSION
 from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.services import maintenance
 from outcrop.store import schema
-from outcrop.store.db import connect
+from outcrop.store.db import Connection, connect
 from outcrop.store.findings import rollups, scores
 from tests.support.workers import new_database
 from tests.upgrade.generate_rows import FIRST, FOLDER, OPERATOR, generate, rows_file, select_tables
@@ -79,13 +79,19 @@ async def upgrade(url: str) -> tuple[list[str], list[maintenance.HealthCheck]]:
     async with await connect(url) as db:
         applied = await schema.migrate(db)
         assert await rollups.find_mismatches(db) == []
-        before = await maintenance.run_health_checks(db, OPERATOR, None)
+        before = await run_checks(db)
         assert all(check.ok for check in before), before
         async with db.transaction():
             for account_id, finding_id in await scores.lock_outdated(db, VERSION, 100):
                 compute = partial(score_stored, moment=now())
                 await scores.rescore(db, account_id, [finding_id], compute)
-        return applied, await maintenance.run_health_checks(db, OPERATOR, None)
+        return applied, await run_checks(db)
+
+
+async def run_checks(db: Connection) -> list[maintenance.HealthCheck]:
+    """Run the checks of `outcrop doctor`, without that of the encrypted values: those of the rows are made up."""
+    checks = await maintenance.run_health_checks(db, OPERATOR, None)
+    return [check for check in checks if check.name != "encrypted values"]
 
 
 def test_there_are_rows_for_every_schema_from_the_first_on() -> None:

@@ -39,7 +39,7 @@ BOX_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class BoxCounts:
-    """How many values of a column were looked at, how many are damaged, and the owner of one of these."""
+    """How many values of a column were read, how many are damaged, and the owner of one of these."""
 
     column: BoxColumn
     total: int

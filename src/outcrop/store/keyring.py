@@ -30,6 +30,9 @@ from outcrop.store.locks import AdvisoryLock
 MIN_OPERATOR_KEY_LENGTH = 16  # characters
 _CHECK_PLAINTEXT = b"outcrop keyring 1"
 _NONCE_BYTES = 12
+FINGERPRINT_BYTES = 32
+_COMPANIONS_DIGEST_BYTES = 16
+_VERDICT_PURPOSE = b"companions of a verdict\0"
 _BACKUP_PURPOSE = b"backup"
 EXCERPT_PURPOSE = b"excerpt"  # part of the associated data: only an excerpt's box opens as an excerpt
 _OWNER_ONLY = stat.S_IRWXG | stat.S_IRWXO  # the permissions that a key file must not have
@@ -128,6 +131,17 @@ class Keyring:
         if raw.startswith("-----BEGIN "):
             raw = raw.replace("\r\n", "\n").strip()
         return hmac.digest(self.fingerprint_key, raw.encode(), "sha256")
+
+    def compute_verdict_key(self, fingerprint: bytes, companions: Mapping[str, Secret]) -> bytes:
+        """Return the key of the verdict on a credential that is checked together with these companions.
+
+        It begins with the fingerprint, and is equal to it without companions.
+        """
+        if not companions:
+            return fingerprint
+        parts = sorted((name, reveal(companion)) for name, companion in companions.items())
+        text = _VERDICT_PURPOSE + json.dumps(parts).encode()
+        return fingerprint + hmac.digest(self.fingerprint_key, text, "sha256")[:_COMPANIONS_DIGEST_BYTES]
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ class _PlacedSecret:
 
     secret: DetectedSecret
     fingerprint: bytes
+    verdict_key: bytes
     identity: bytes
 
 
@@ -147,7 +148,8 @@ async def record_secrets(
     for secret in secrets:
         fingerprint = context.keys.compute_fingerprint(secret.hit.secret)
         place = identity(secret.source or key.source, _path_text(secret.path), fingerprint)
-        placed.setdefault(place, _PlacedSecret(secret, fingerprint, place))
+        verdict_key = context.keys.compute_verdict_key(fingerprint, secret.hit.companions)
+        placed.setdefault(place, _PlacedSecret(secret, fingerprint, verdict_key, place))
     masker = SecretMasker(
         (secret.hit.secret for secret in secrets), (text for secret in secrets for text in _texts(secret))
     )
@@ -156,13 +158,12 @@ async def record_secrets(
     size = context.limits.batch_size
     for start in range(0, len(ordered), size):
         batch = ordered[start : start + size]
-        hits = {entry.fingerprint: entry.secret.hit for entry in batch}
+        hits = {entry.verdict_key: entry.secret.hit for entry in batch}
         validation = await validate_secrets(context, key.account_id, hits)
         async with write_transaction(context, key) as (db, moment):
             await _record_batch(db, recording, batch, validation.verdicts, moment)
-            for fingerprint in sorted(validation.changed):
-                verdict = validation.verdicts[fingerprint]
-                await apply_verdict(db, key.account_id, fingerprint, verdict, by=ACTOR, moment=moment)
+            for verdict_key in sorted(validation.changed):
+                await apply_verdict(db, key.account_id, verdict_key, by=ACTOR, moment=moment)
     return set(placed)
 
 
@@ -264,6 +265,7 @@ def _build_record(
     return FindingRecord(
         finding,
         fingerprint=placed.fingerprint,
+        verdict_key=placed.verdict_key,
         identity=placed.identity,
         secret_box=secret_box,
         excerpt_box=excerpt_box,

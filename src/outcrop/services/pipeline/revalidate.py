@@ -1,6 +1,8 @@
 """Check stored credentials again: daily for active findings, and when a user asks for it."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
@@ -13,7 +15,7 @@ from outcrop.services.pipeline.context import ACTOR, ValidationContext
 from outcrop.services.pipeline.enqueue import REVALIDATE_ACTION, get_stored_credential
 from outcrop.services.pipeline.validate import RETRY_AFTER, apply_verdict, to_stored_verdict
 from outcrop.store import audit
-from outcrop.store.db import current_time
+from outcrop.store.db import Connection, current_time
 from outcrop.store.findings import table, verdicts
 from outcrop.store.findings.verdicts import DueCredential, StoredCredential
 from outcrop.store.keyring import DamagedValueError
@@ -65,6 +67,15 @@ async def _check_all_due(context: ValidationContext) -> int:
         checked += await _check_batch(context, batch)
 
 
+@dataclass(frozen=True, slots=True)
+class _OpenedCredential:
+    """A stored credential, decrypted, and the key of the verdict on it."""
+
+    stored: StoredCredential
+    verdict_key: bytes
+    credential: Credential
+
+
 async def _check_batch(context: ValidationContext, batch: Sequence[DueCredential]) -> int:
     """Check a batch of stored credentials; return how many were checked.
 
@@ -72,32 +83,25 @@ async def _check_batch(context: ValidationContext, batch: Sequence[DueCredential
     that cannot be decrypted, is skipped and not counted.
     """
     opened = []
-    for stored in batch:
+    for due in batch:
         try:
-            credential = _open_credential(context, stored)
+            if (found := _open_credential(context, due)) is not None:
+                opened.append((due, found))
         except DamagedValueError:
             log.error(  # noqa: TRY400 - there is nothing to see in the traceback
-                "credential_damaged", account=stored.account_id, finding=str(stored.finding_id)
+                "credential_damaged", account=due.account_id, finding=str(due.finding_id)
             )
-            continue
-        if credential is not None:
-            opened.append((stored, credential))
     results: dict[int, Verdict] = {}
-    await check_all(context.validator, [credential for _, credential in opened], results.__setitem__)
-    for number, (stored, _) in enumerate(opened):
+    await check_all(context.validator, [found.credential for _, found in opened], results.__setitem__)
+    for number, (due, found) in enumerate(opened):
         async with context.pool.connection() as db, db.transaction():
-            moment = await current_time(db)
-            verdict = to_stored_verdict(results[number], moment)
-            await verdicts.save(db, stored.account_id, {stored.fingerprint: verdict})
             # A credential that could not be checked before and cannot be now has no new verdict.
-            if not verdict.status is stored.status is Validation.UNVALIDATED:
-                await apply_verdict(
-                    db, stored.account_id, stored.fingerprint, verdict, by=ACTOR, moment=moment
-                )
+            is_news = not results[number].status is due.status is Validation.UNVALIDATED
+            await _store_verdict(db, context, found, results[number], by=ACTOR if is_news else None)
     return len(opened)
 
 
-def _open_credential(context: ValidationContext, stored: StoredCredential) -> Credential | None:
+def _open_credential(context: ValidationContext, stored: StoredCredential) -> _OpenedCredential | None:
     """Return a stored credential decrypted, with its rule; None if its rule no longer exists.
 
     Raise DamagedValueError if it cannot be decrypted.
@@ -108,7 +112,31 @@ def _open_credential(context: ValidationContext, stored: StoredCredential) -> Cr
     secret, parts = context.keys.open_with_companions(
         stored.box, stored.account_id, stored.finding_id, mask_all=is_password(stored.secret_type)
     )
-    return Credential(rule, reveal(secret), {name: reveal(part) for name, part in parts.items()})
+    verdict_key = context.keys.compute_verdict_key(stored.fingerprint, parts)
+    credential = Credential(rule, reveal(secret), {name: reveal(part) for name, part in parts.items()})
+    return _OpenedCredential(stored, verdict_key, credential)
+
+
+async def _store_verdict(
+    db: Connection, context: ValidationContext, opened: _OpenedCredential, result: Verdict, *, by: str | None
+) -> None:
+    """Store the verdict on a credential; with an actor `by`, also with all findings of the value."""
+    stored, moment = opened.stored, await current_time(db)
+    if stored.verdict_key != opened.verdict_key:
+        await _add_verdict_keys(db, context, stored)
+    await verdicts.save(db, stored.account_id, {opened.verdict_key: to_stored_verdict(result, moment)})
+    if by is not None:
+        await apply_verdict(db, stored.account_id, opened.verdict_key, by=by, moment=moment)
+
+
+async def _add_verdict_keys(db: Connection, context: ValidationContext, stored: StoredCredential) -> None:
+    """Save the verdict keys of a credential's findings that were stored before there were such keys."""
+    found = {}
+    for finding_id, box in await verdicts.select_without_key(db, stored.account_id, stored.fingerprint):
+        with suppress(DamagedValueError):
+            _, parts = context.keys.open_with_companions(box, stored.account_id, finding_id, mask_all=True)
+            found[finding_id] = context.keys.compute_verdict_key(stored.fingerprint, parts)
+    await verdicts.set_keys(db, stored.account_id, found)
 
 
 # --- at a user's request
@@ -159,14 +187,12 @@ async def _check_finding(
     _require_validation_on(context)
     async with context.pool.connection() as db:
         stored = await get_stored_credential(db, account_id, finding_id)
-    if (credential := _open_credential(context, stored)) is None:
+    if (opened := _open_credential(context, stored)) is None:
         raise BadInputError("no rule says how to validate its credential")
+    credential = opened.credential
     result = await context.validator.check(credential.rule, credential.secret, credential.parts)
     async with context.pool.connection() as db, db.transaction():
-        moment = await current_time(db)
-        verdict = to_stored_verdict(result, moment)
-        await verdicts.save(db, account_id, {stored.fingerprint: verdict})
-        await apply_verdict(db, account_id, stored.fingerprint, verdict, by=by, moment=moment)
+        await _store_verdict(db, context, opened, result, by=by)
         finding = await table.select(db, account_id, finding_id)
     if finding is None:
         raise NotFoundError("no such finding")

@@ -18,6 +18,7 @@ from outcrop.store import audit
 from outcrop.store.db import Connection, current_time
 from outcrop.store.findings import table, verdicts
 from outcrop.store.findings.verdicts import StoredVerdict
+from outcrop.store.keyring import FINGERPRINT_BYTES
 from outcrop.store.runs import sources
 from outcrop.validation.engine import ValidationMode
 from outcrop.validation.verdict import Verdict
@@ -29,39 +30,41 @@ UNDECIDED = frozenset({Validation.ERROR, Validation.UNREACHABLE})
 
 @dataclass(frozen=True, slots=True)
 class ValidationResult:
-    """The verdicts on credentials, and the credentials whose stored verdict was another."""
+    """The verdict that counts for each value, and the values for which another one counted before."""
 
     verdicts: dict[bytes, StoredVerdict]  # by fingerprint
-    changed: frozenset[bytes]  # fingerprints
+    changed: frozenset[bytes]  # verdict keys, one for each such value
 
 
 async def validate_secrets(
     context: RunContext, account_id: int, hits: Mapping[bytes, Hit]
 ) -> ValidationResult:
-    """Return a verdict on each hit's credential, and which verdicts changed; `hits` is keyed by fingerprint.
+    """Return the verdict on each hit's credential, and which verdicts changed; `hits` is by verdict key.
 
-    Credentials without a fresh stored verdict are checked, and their verdicts stored, but not with their
-    findings. A verdict has changed if one with another status was stored before.
+    Hits without a fresh stored verdict are checked, and their verdicts stored, but not with their findings.
+    Other verdicts on the same value count too: see `verdicts.choose_verdict`. A verdict has changed if one
+    with another status counted before.
     """
     async with context.pool.connection() as db:
         stored = await verdicts.select(db, account_id, list(hits))
         moment = await current_time(db)
-    fresh = {fingerprint: verdict for fingerprint, verdict in stored.items() if _is_fresh(verdict, moment)}
-    unchecked = [fingerprint for fingerprint in hits if fingerprint not in fresh]
-    results = await asyncio.gather(*(_check(context, hits[fingerprint]) for fingerprint in unchecked))
+    unchecked = [key for key in hits if key not in stored or not _is_fresh(stored[key], moment)]
+    results = await asyncio.gather(*(_check(context, hits[key]) for key in unchecked))
     checked = {
-        fingerprint: to_stored_verdict(verdict, moment)
-        for fingerprint, verdict in zip(unchecked, results, strict=True)
+        key: to_stored_verdict(verdict, moment) for key, verdict in zip(unchecked, results, strict=True)
     }
     if checked:
         async with context.pool.connection() as db, db.transaction():
             await verdicts.save(db, account_id, _due_if_off(context, checked))
+    before = verdicts.group_by_fingerprint(stored)
+    after = verdicts.group_by_fingerprint(stored | checked)
     changed = {
-        fingerprint
-        for fingerprint, verdict in checked.items()
-        if fingerprint in stored and stored[fingerprint].status is not verdict.status
+        fingerprint: key
+        for key in hits
+        if (fingerprint := key[:FINGERPRINT_BYTES]) in before
+        and before[fingerprint].status is not after[fingerprint].status
     }
-    return ValidationResult(fresh | checked, frozenset(changed))
+    return ValidationResult(after, frozenset(changed.values()))
 
 
 def _is_fresh(verdict: StoredVerdict, moment: datetime) -> bool:
@@ -81,16 +84,13 @@ async def _check(context: RunContext, hit: Hit) -> Verdict:
 
 
 def _due_if_off(context: RunContext, checked: dict[bytes, StoredVerdict]) -> dict[bytes, StoredVerdict]:
-    """Return the verdicts to store, by fingerprint; if validation is off, they are marked as never checked.
+    """Return the verdicts to store, by verdict key; if validation is off, they are marked as never checked.
 
     So a check is due as soon as validation is on. `checked` itself does not change.
     """
     if context.validator.mode is not ValidationMode.OFF:
         return checked
-    return {
-        fingerprint: replace(verdict, checked_at=verdicts.NEVER_CHECKED)
-        for fingerprint, verdict in checked.items()
-    }
+    return {key: replace(verdict, checked_at=verdicts.NEVER_CHECKED) for key, verdict in checked.items()}
 
 
 def to_stored_verdict(verdict: Verdict, moment: datetime) -> StoredVerdict:
@@ -128,14 +128,16 @@ def with_verdict(finding: Finding, verdict: StoredVerdict) -> Finding:
 
 
 async def apply_verdict(
-    db: Connection, account_id: int, fingerprint: bytes, verdict: StoredVerdict, *, by: str, moment: datetime
+    db: Connection, account_id: int, verdict_key: bytes, *, by: str, moment: datetime
 ) -> None:
-    """Store a verdict, and the score that follows from it, with every finding of the credential.
+    """Store the verdict that counts, and the score that follows from it, with every finding of the value.
 
-    `fingerprint` identifies the credential. A finding without a stored score gets none. An audit line with
+    `verdict_key` is that of the newest check. A finding without a stored score gets none. An audit line with
     the actor `by` is written for each finding whose validation status changes. `moment` is the current time.
     """
     await sources.lock_recording(db, account_id)
+    stored = await verdicts.select(db, account_id, [verdict_key])
+    ((fingerprint, verdict),) = verdicts.group_by_fingerprint(stored).items()
     place_count = (await sources.count_places(db, account_id, [fingerprint])).get(fingerprint, 1)
     for finding_id in await verdicts.select_finding_ids(db, account_id, fingerprint):
         if (locked := await table.lock_with_score(db, account_id, finding_id)) is None:

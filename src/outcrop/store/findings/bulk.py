@@ -27,6 +27,7 @@ class FindingRecord:
 
     finding: Finding
     fingerprint: bytes | None = None
+    verdict_key: bytes | None = None
     identity: bytes | None = None
     secret_box: bytes | None = None
     excerpt_box: bytes | None = None
@@ -43,6 +44,7 @@ class FindingRecord:
 
 _OPTIONAL_COLUMNS = (
     "fingerprint",
+    "verdict_key",
     "identity",
     "secret_box",
     "excerpt_box",
@@ -58,6 +60,7 @@ _COLUMNS = (*rows.COLUMN_TYPES, *_OPTIONAL_COLUMNS)
 _BATCH_COLUMNS = (*_COLUMNS, "search_text", "keep_first_seen", "keep_last_seen")
 _TYPES = rows.COLUMN_TYPES | {
     "fingerprint": "bytea",
+    "verdict_key": "bytea",
     "identity": "bytea",
     "secret_box": "bytea",
     "excerpt_box": "bytea",

@@ -1,6 +1,6 @@
 """Store the issuers' verdicts about an account's credentials, and find the credentials to validate again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
@@ -8,9 +8,11 @@ from uuid import UUID
 from outcrop.domain.finding import Confidence, Validation
 from outcrop.store.db import Connection, fetch_single_row
 from outcrop.store.findings import rows
+from outcrop.store.keyring import FINGERPRINT_BYTES
 from outcrop.store.locks import AdvisoryLock
 
 NEVER_CHECKED = datetime(1970, 1, 1, tzinfo=UTC)  # the time of a verdict for which no issuer was asked
+_AFTER_ALL_COMPANIONS = b"\xff" * 17  # sorts after every digest of companions
 _BEFORE_ALL = datetime(1, 1, 2, tzinfo=UTC)
 _COLUMNS = "status, confidence, reason, services, asked, test_mode, canary, checked_at"
 
@@ -29,14 +31,56 @@ class StoredVerdict:
     checked_at: datetime
 
 
-async def select(
-    db: Connection, account_id: int, fingerprints: Sequence[bytes]
-) -> dict[bytes, StoredVerdict]:
-    """Return the verdicts about these credentials, by fingerprint."""
+# A verdict is stored by the fingerprint of the credential and a digest of the companions that were sent
+# with it (`Keyring.compute_verdict_key`): the same value beside another host is another check.
+_IN_USE = """EXISTS (SELECT FROM findings f
+                     WHERE f.account_id = v.account_id AND f.fingerprint = substr(v.fingerprint, 1, %(size)s)
+                       AND coalesce(f.verdict_key, f.fingerprint) = v.fingerprint AND f.status = 'active')"""
+
+
+def choose_verdict(verdicts: Iterable[StoredVerdict]) -> StoredVerdict:
+    """Return the verdict that counts of those on one value: `valid` wins, otherwise the newest.
+
+    An `unvalidated` one counts only if there is no other.
+    """
+    return max(
+        verdicts,
+        key=lambda verdict: (
+            verdict.status is Validation.VALID,
+            verdict.status is not Validation.UNVALIDATED,
+            verdict.checked_at,
+        ),
+    )
+
+
+def group_by_fingerprint(verdicts: Mapping[bytes, StoredVerdict]) -> dict[bytes, StoredVerdict]:
+    """Return the verdict that counts for each value, by fingerprint; `verdicts` is by verdict key."""
+    groups: dict[bytes, list[StoredVerdict]] = {}
+    for key, verdict in verdicts.items():
+        groups.setdefault(key[:FINGERPRINT_BYTES], []).append(verdict)
+    return {fingerprint: choose_verdict(group) for fingerprint, group in groups.items()}
+
+
+async def select(db: Connection, account_id: int, keys: Collection[bytes]) -> dict[bytes, StoredVerdict]:
+    """Return the verdicts with these keys, and all others on the same values, by verdict key.
+
+    A verdict whose place is closed does not count, and is left out unless its key is given: it is not checked
+    any more.
+    """
     cursor = await db.execute(
-        f"""SELECT fingerprint, {_COLUMNS} FROM verdicts
-            WHERE account_id = %s AND fingerprint = ANY(%s)""".encode(),
-        [account_id, list(fingerprints)],
+        f"""SELECT fingerprint, {_COLUMNS}
+            FROM unnest(%(fingerprints)s::bytea[]) AS wanted (value) CROSS JOIN LATERAL (
+                SELECT * FROM verdicts v
+                WHERE v.account_id = %(account)s
+                  AND v.fingerprint >= wanted.value AND v.fingerprint < wanted.value || %(end)s
+                  AND (v.fingerprint = ANY(%(keys)s) OR {_IN_USE})) found""".encode(),
+        {
+            "account": account_id,
+            "keys": list(keys),
+            "fingerprints": list({key[:FINGERPRINT_BYTES] for key in keys}),
+            "end": _AFTER_ALL_COMPANIONS,
+            "size": FINGERPRINT_BYTES,
+        },
     )
     return {
         row[0]: StoredVerdict(
@@ -47,7 +91,7 @@ async def select(
 
 
 async def save(db: Connection, account_id: int, verdicts: Mapping[bytes, StoredVerdict]) -> None:
-    """Insert verdicts by fingerprint, or replace stored ones that are not newer."""
+    """Insert verdicts by verdict key, or replace stored ones that are not newer."""
     async with db.cursor() as cursor:
         await cursor.executemany(
             f"""INSERT INTO verdicts (account_id, fingerprint, {_COLUMNS})
@@ -60,7 +104,7 @@ async def save(db: Connection, account_id: int, verdicts: Mapping[bytes, StoredV
             [
                 [
                     account_id,
-                    fingerprint,
+                    key,
                     verdict.status,
                     verdict.confidence,
                     verdict.reason,
@@ -70,7 +114,7 @@ async def save(db: Connection, account_id: int, verdicts: Mapping[bytes, StoredV
                     verdict.canary,
                     verdict.checked_at,
                 ]
-                for fingerprint, verdict in sorted(verdicts.items())
+                for key, verdict in sorted(verdicts.items())
             ],
         )
 
@@ -82,6 +126,7 @@ class StoredCredential:
     account_id: int
     finding_id: UUID
     fingerprint: bytes
+    verdict_key: bytes
     box: bytes
     rule: str | None
     secret_type: str
@@ -110,23 +155,24 @@ async def select_due(
     credential is returned once, even if several findings have it.
     """
     last_key = (
-        (_BEFORE_ALL, 0, b"") if after is None else (after.checked_at, after.account_id, after.fingerprint)
+        (_BEFORE_ALL, 0, b"") if after is None else (after.checked_at, after.account_id, after.verdict_key)
     )
     cursor = await db.execute(
-        """SELECT f.account_id, f.id, f.fingerprint, f.secret_box, f.rule, f.pattern_secret_type,
-                  v.status, v.checked_at
+        """SELECT f.account_id, f.id, f.fingerprint, v.fingerprint, f.secret_box, f.rule,
+                  f.pattern_secret_type, v.status, v.checked_at
            FROM verdicts v CROSS JOIN LATERAL (
                SELECT * FROM findings f
-               WHERE f.account_id = v.account_id AND f.fingerprint = v.fingerprint
+               WHERE f.account_id = v.account_id AND f.fingerprint = substr(v.fingerprint, 1, %s)
+                 AND coalesce(f.verdict_key, f.fingerprint) = v.fingerprint
                  AND f.status = 'active' AND f.secret_box IS NOT NULL AND f.rule IS NOT NULL
                ORDER BY f.id LIMIT 1) f
            WHERE v.checked_at < %s AND (v.checked_at < %s OR v.status IN ('error', 'unreachable'))
              AND (v.checked_at, v.account_id, v.fingerprint) > (%s, %s, %s)
            ORDER BY v.checked_at, v.account_id, v.fingerprint LIMIT %s""",
-        [undecided_before, before, *last_key, limit],
+        [FINGERPRINT_BYTES, undecided_before, before, *last_key, limit],
     )
     return [
-        DueCredential(row[0], row[1], row[2], row[3], row[4], row[5], Validation(row[6]), row[7])
+        DueCredential(row[0], row[1], row[2], row[3], row[4], row[5], row[6], Validation(row[7]), row[8])
         for row in await cursor.fetchall()
     ]
 
@@ -134,7 +180,8 @@ async def select_due(
 async def select_credential(db: Connection, account_id: int, finding_id: UUID) -> StoredCredential | None:
     """Return the finding's stored credential; None if none is stored or the finding does not exist."""
     cursor = await db.execute(
-        f"""SELECT account_id, id, fingerprint, secret_box, rule, pattern_secret_type FROM findings
+        f"""SELECT account_id, id, fingerprint, coalesce(verdict_key, fingerprint), secret_box, rule,
+                   pattern_secret_type FROM findings
             WHERE {rows.BY_ID} AND secret_box IS NOT NULL AND fingerprint IS NOT NULL""".encode(),
         [account_id, finding_id],
     )
@@ -160,3 +207,23 @@ async def select_finding_ids(db: Connection, account_id: int, fingerprint: bytes
         [account_id, fingerprint],
     )
     return [row[0] for row in await cursor.fetchall()]
+
+
+async def select_without_key(db: Connection, account_id: int, fingerprint: bytes) -> list[tuple[UUID, bytes]]:
+    """Return (finding id, encrypted credential) of the findings of a credential that have no verdict key."""
+    cursor = await db.execute(
+        f"""SELECT id, secret_box FROM findings
+            WHERE {rows.OF_ACCOUNT} AND fingerprint = %s AND verdict_key IS NULL
+              AND secret_box IS NOT NULL""".encode(),
+        [account_id, fingerprint],
+    )
+    return await cursor.fetchall()
+
+
+async def set_keys(db: Connection, account_id: int, keys: Mapping[UUID, bytes]) -> None:
+    """Save verdict keys by finding id."""
+    await db.execute(
+        """UPDATE findings f SET verdict_key = new.key FROM unnest(%s::uuid[], %s::bytea[]) AS new (id, key)
+           WHERE f.account_id = %s AND f.id = new.id""",
+        [list(keys), list(keys.values()), account_id],
+    )
