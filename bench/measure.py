@@ -45,7 +45,7 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]])
     """Print a Markdown table."""
     print(f"\n### {title}\n")
     cells = [[str(cell) for cell in row] for row in rows]
-    widths = [max(len(heading), *(len(row[i]) for row in cells)) for i, heading in enumerate(headings)]
+    widths = [max(map(len, [heading, *(row[i] for row in cells)])) for i, heading in enumerate(headings)]
     print(
         "| "
         + " | ".join(heading.ljust(width) for heading, width in zip(headings, widths, strict=True))

@@ -1,9 +1,8 @@
-"""`make bench-accuracy`: precision and recall of `outcrop scan` and of Kingfisher on labelled files.
+"""Part 1: precision and recall of `outcrop scan` and of Kingfisher on generated files with labelled values.
 
-python -m bench.accuracy [--per-block N] [--work DIR]; both at their default confidence, without validation.
+Both run at their default confidence, without validation.
 """
 
-import argparse
 import json
 import shutil
 from collections import defaultdict
@@ -21,20 +20,15 @@ FoundByPath = dict[str, list[Finding]]  # path of a file -> line and value of ea
 SPLITS: tuple[Split, ...] = ("seen", "held_out")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--per-block", type=float, default=11, help="about how often each template is used")
-    parser.add_argument("--work", type=Path, default=Path(".bench"))
-    arguments = parser.parse_args()
-    work = arguments.work.resolve()
-    work.mkdir(parents=True, exist_ok=True)
+def run_generated(work: Path, per_block: float) -> None:
+    """Scan the generated files with both tools and print the tables."""
     tools: list[tuple[Tool, Callable[[bytes, Path], FoundByPath]]] = [
         (_outcrop(work), _read_outcrop_report),
         (_kingfisher(work), _read_kingfisher_report),
     ]
     totals: dict[tuple[str, str], Tally] = {}
     for split in SPLITS:
-        made = list(corpus(split, arguments.per_block))
+        made = list(corpus(split, per_block))
         folder = _write_files(made, work / f"accuracy-{split}")
         tallies = [_tally_tool(made, folder, work, tool, read) for tool, read in tools]
         _print_by_kind(split, tallies)
@@ -173,7 +167,3 @@ def _print_summary(totals: dict[tuple[str, str], Tally]) -> None:
             ]
         )
     table(f"`outcrop scan` and {KINGFISHER} on labelled files", headings, rows)
-
-
-if __name__ == "__main__":
-    main()
