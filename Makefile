@@ -78,6 +78,7 @@ bench-pipeline: setup
 bench-scan: setup
 	$(BIN)/python -m bench.scan $(ARGS)
 
+# ARGS="--repos DIR", "--only-repos", "--others", "--unlabelled FILE", "--json FILE": docs/accuracy.md
 bench-accuracy: setup
 	$(BIN)/python -m bench.accuracy $(ARGS)
 
