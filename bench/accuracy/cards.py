@@ -3,14 +3,14 @@
 python -m bench.accuracy.cards --repos DIR --cards DIR [--work DIR] [--only findings|files|others] writes
 - tune-NN.jsonl, aside-NN.jsonl: the drawn findings of each half; a finding that has a label gets no card
 - second-tune-NN.jsonl, second-aside-NN.jsonl: those read a second time, without rule and confidence
-- others-NN.jsonl: what only other scanners report, likewise
+- others-tune-NN.jsonl, others-aside-NN.jsonl: what only other scanners report, likewise
 - NAME.index: card, rule and confidence, for merging; not for readers
 - files/NNN.txt and files-batches.txt: configuration files to read in full
 """
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,9 @@ from bench.accuracy.agreement import (
     read_other_report,
 )
 from bench.accuracy.files import ChosenFile, choose_files
-from bench.accuracy.labels import LABELS, Label, by_key, read_labels
+from bench.accuracy.labels import LABELS, Key, Label, by_key, read_labels
 from bench.accuracy.others import other_scanners
-from bench.accuracy.repositories import DATA, HALVES, ListedRepository, locate_repositories, read_list
+from bench.accuracy.repositories import DATA, ListedRepository, locate_repositories, read_list
 from bench.accuracy.sample import draw, draw_second, order_of
 from bench.accuracy.scans import Reported, outcrop_scanner, read_report, scan_repositories
 from bench.accuracy.tree import list_files, read_blobs
@@ -160,24 +160,21 @@ def main() -> None:
 
 def write_findings(folder: Path, present: Present, work: Path, labels: Sequence[Label]) -> None:
     """Write the cards of the drawn findings, each half to its own files."""
-    for half, name in (("tuning", "tune"), ("set aside", "aside")):
-        part = [(repository, git_dir) for repository, git_dir in present if repository.half == half]
+    first, second = by_key(labels), by_key(labels, 2)
+    for name, part in _halves(present):
         drawn = draw(_scan(part, work))
-        for reading, prefix, findings in ((1, "", drawn), (2, "s", draw_second(drawn))):
-            known = by_key(labels, reading)
-            fresh = [found for found in findings if found.key not in known]
-            cards = list(make_cards(fresh, part, prefix))
-            write_cards(folder, name if reading == 1 else f"second-{name}", cards, blind=reading == 2)
+        reread = draw_second(drawn)
+        write_cards(folder, name, list(make_cards(_without(drawn, first), part)))
+        write_cards(
+            folder, f"second-{name}", list(make_cards(_without(reread, second), part, "s")), blind=True
+        )
 
 
 def write_others(folder: Path, present: Present, work: Path, labels: Sequence[Label]) -> None:
     """Write the cards of what only other scanners report, half of them from each half."""
     tools = other_scanners(work)
     scan_repositories(present, work / "accuracy", tools)
-    known = by_key(labels)
-    cards: list[dict[str, Any]] = []
-    for half in HALVES:
-        part = [(repository, git_dir) for repository, git_dir in present if repository.half == half]
+    for name, part in _halves(present):
         ours = group_places(_scan(part, work))
         only = [
             found
@@ -188,9 +185,19 @@ def write_others(folder: Path, present: Present, work: Path, labels: Sequence[La
             ).reported
             if not is_reported(found, ours)
         ]
-        drawn = draw_only_others(only, ONLY_OTHERS // 2)
-        cards += make_cards([found for found in drawn if found.key not in known], part)
-    write_cards(folder, "others", cards, blind=True)
+        drawn = _without(draw_only_others(only, ONLY_OTHERS // 2), by_key(labels))
+        write_cards(folder, f"others-{name}", list(make_cards(drawn, part)), blind=True)
+
+
+def _halves(present: Present) -> Iterator[tuple[str, Present]]:
+    """Yield the name that files of cards have, and the repositories, of each half."""
+    for half, name in (("tuning", "tune"), ("set aside", "aside")):
+        yield name, [entry for entry in present if entry[0].half == half]
+
+
+def _without(findings: Iterable[Reported], labels: Mapping[Key, Label]) -> list[Reported]:
+    """Return the findings that have no label yet."""
+    return [found for found in findings if found.key not in labels]
 
 
 def _scan(part: Present, work: Path) -> list[Reported]:
