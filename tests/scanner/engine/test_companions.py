@@ -10,6 +10,7 @@ from outcrop.scanner.engine import companions
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.rules.model import CompanionSpec, Strength
 from tests.support.calls import recorded_calls
+from tests.support.growth import count_operations
 from tests.support.rulesets import BASE62, drawn, hits, ruleset
 
 RULE = next(rule for rule in ruleset().rules if rule.id == "aws_access_key")
@@ -95,3 +96,15 @@ def test_text_full_of_pairs_is_searched_once():
     assert len(paired) > 190
     assert paired.items() <= dict(zip(secrets, ids, strict=True)).items()
     assert len(searches) <= 2 * len(ids)
+
+
+def test_a_row_of_pairs_is_followed_once_and_not_for_each_secret():
+    """Short pairs: hundreds of them are within the distance up to which the ends of a row decide."""
+    spec = CompanionSpec("id", r"<(?P<secret>[a-z]+)>", within=200)
+
+    def operations(pairs: int, padding: int) -> int:
+        pair = b"SECRET<abc>".ljust(padding, b".")
+        found = [hit_at(at * padding, at * padding + 6, spec) for at in range(pairs)]
+        return count_operations(lambda: companions.attach_companions(found, pair * pairs, Confidence.LOW))
+
+    assert operations(800, 12) < 1.5 * operations(800, 120)

@@ -2,8 +2,9 @@
 
 import pytest
 
+from outcrop.scanner.generic.find import find_in_tables
 from outcrop.scanner.generic.tables import read_table
-from tests.support.growth import grows_linearly
+from tests.support.growth import CountingBytes, grows_linearly
 from tests.support.rulesets import BASE62, drawn, hits, values
 
 PASSWORD = "kX8#mQ2wL9"
@@ -103,6 +104,30 @@ def test_other_lists_and_tables_have_no_findings(text):
 def test_headers_on_every_line_take_linear_time(part):
     """Each table is read once, though each of its lines may look like the header of another."""
     assert grows_linearly(lambda size: hits("a,password,b\n" + part * (size // len(part))), 10_000)
+
+
+@pytest.mark.parametrize("part", [b"secret,", b"password;", b"token\t", b"secret)", b"(secret "])
+def test_matches_in_one_long_line_search_a_bounded_part_of_it(part):
+    """Twice the text takes twice the search: a header is short, so no match searches the whole line."""
+
+    def searched(size: int) -> int:
+        text = CountingBytes(part * size)
+        ends = range(len(part), len(text) + 1, len(part))
+        assert list(find_in_tables(text, ends, lambda _start, _end: False, include_low=True)) == []
+        return text.searched
+
+    assert searched(4_000) < 2.5 * searched(2_000)
+
+
+def test_a_header_of_a_thousand_bytes_is_read_and_a_longer_one_is_not():
+    columns = "".join(f",{'c' * 24}" for _ in range(36))
+    for padding, expected in ((90, [PASSWORD]), (93, [])):
+        header = f"{'a' * (padding % 40)},{'b' * (padding - padding % 40 - 41)},{'b' * 39}{columns},password"
+        row = f"{',' * header.count(',')}{PASSWORD}"
+        text = f"x\n{header}\n{row}\n".encode()
+        cells, _ = read_table(text, len(header) + 3)
+        assert (len(header) <= 1_000) == bool(expected)
+        assert [text[cell.start : cell.end].decode() for cell in cells] == expected
 
 
 def test_a_table_ends_at_an_empty_line():

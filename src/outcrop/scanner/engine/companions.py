@@ -6,6 +6,7 @@ without a companion that they require; `attach_companions` stores the others' co
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret
@@ -63,11 +64,14 @@ def _find_companions(
         for spec in secrets[0].rule.companions:
             if spec.required or not only_required:
                 neighbours = _find_neighbours(spec, secrets, data)
+                rows, starts = _find_rows(neighbours), [hit.start for hit in secrets]
                 for number, hit in enumerate(secrets):
-                    yield hit, spec, _choose_companion(secrets, neighbours, number)
+                    yield hit, spec, _choose_companion(secrets, neighbours, rows, starts, number)
 
 
-def _choose_companion(hits: list[Hit], neighbours: list[Neighbours], number: int) -> Span | None:
+def _choose_companion(
+    hits: list[Hit], neighbours: list[Neighbours], rows: list[Span], starts: list[int], number: int
+) -> Span | None:
     """Return the companion of `hits[number]`: the one before it, the one after it, or None.
 
     In a row of pairs the id of the next pair can be nearer to a secret than its own id. So the ends of the
@@ -78,38 +82,40 @@ def _choose_companion(hits: list[Hit], neighbours: list[Neighbours], number: int
     - The two ends contradict each other, as the row has a companion too many or too few: the nearer
       companion.
     - Both ends are too far away: the companion before the secret.
+
+    `rows` is the result of `_find_rows`; `starts` has the start of each hit.
     """
     before, after = neighbours[number]
     if before is None or after is None:
         return before or after
-    begins_with_companion = _row_goes_on(hits, neighbours, number, -1)
-    ends_with_companion = _row_goes_on(hits, neighbours, number, 1)
+    first, last = rows[number]
+    first = max(first, bisect_left(starts, starts[number] - MAX_ROW))
+    last = min(last, bisect_right(starts, starts[number] + MAX_ROW) - 1)
+    # The row may go on in text that is not read.
+    is_near_start = starts[number] - starts[first] <= MAX_ROW // 2
+    is_near_end = starts[last] - starts[number] <= MAX_ROW // 2
+    begins_with_companion = neighbours[first][0] is not None if is_near_start else None
+    ends_with_companion = neighbours[last][1] is not None if is_near_end else None
     if begins_with_companion is not None and begins_with_companion == ends_with_companion:
         hit = hits[number]
         return before if hit.start - before[1] <= after[0] - hit.end else after
     return after if begins_with_companion is False or ends_with_companion else before
 
 
-def _row_goes_on(hits: list[Hit], neighbours: list[Neighbours], number: int, step: int) -> bool | None:
-    """Whether the row of pairs around `hits[number]` has a companion beyond its last hit on one side.
+def _find_rows(neighbours: list[Neighbours]) -> list[Span]:
+    """Return, for each hit, the numbers of the first and the last hit of its row of pairs.
 
-    `step` is -1 for the side before the hit and 1 for the side after it. Neighbouring hits of a row share the
-    companion between them. Return None if the end of the row is more than half of MAX_ROW away.
+    Neighbouring hits of a row share the companion between them.
     """
-    side = 0 if step < 0 else 1
-    last = number
-    while (
-        0 <= last + step < len(hits)
-        and abs(hits[last + step].start - hits[number].start) <= MAX_ROW
-        and neighbours[last][side] is not None
-        and neighbours[last][side] == neighbours[last + step][1 - side]
-    ):
-        last += step
-    if (
-        abs(hits[last].start - hits[number].start) > MAX_ROW // 2
-    ):  # the row may go on in text that is not read
-        return None
-    return neighbours[last][side] is not None
+    breaks = [
+        number
+        for number in range(1, len(neighbours))
+        if neighbours[number][0] is None or neighbours[number - 1][1] != neighbours[number][0]
+    ]
+    rows: list[Span] = []
+    for first, following in pairwise([0, *breaks, len(neighbours)]):
+        rows += [(first, following - 1)] * (following - first)
+    return rows
 
 
 def _find_neighbours(spec: CompanionSpec, hits: list[Hit], data: bytes) -> list[Neighbours]:

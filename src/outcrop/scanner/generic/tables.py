@@ -10,6 +10,7 @@ that other columns name the account, so that even a word may be the password.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from outcrop.scanner.generic.names import Noun, find_noun
@@ -87,39 +88,45 @@ def read_table(data: bytes, match_end: int) -> tuple[list[TableCell], int]:
     `match_end` is the end of the rule's match in the header. If there is no table, the list is empty and the
     offset is one up to which no table needs to be searched for again.
     """
+    nearest = max(0, match_end - 1 - _MAX_HEADER_BYTES)  # a longer header is not read
     if data[match_end - 1] not in _HEADER_CELL_ENDS:
-        return _read_sql(data, data.rfind(b"(", 0, match_end) + 1)
-    start = data.rfind(b"\n", 0, match_end - 1) + 1
-    stop = data.find(b"\n", match_end - 1)
-    separator = _find_separator(data, start, stop) if 0 <= stop - start <= _MAX_HEADER_BYTES else None
+        bracket = data.rfind(b"(", nearest, match_end)
+        return _read_sql(data, bracket + 1) if bracket >= 0 else ([], match_end)
+    line_break = data.rfind(b"\n", nearest, match_end - 1)
+    start = line_break + 1
+    stop = data.find(b"\n", match_end - 1, start + _MAX_HEADER_BYTES + 1)
+    is_whole_line = stop >= 0 and (line_break >= 0 or nearest == 0)
+    separator = _find_separator(data[start:stop]) if is_whole_line else None
     if separator is None:
         return [], match_end
-    header = _parse_header(data, start, stop, separator)
+    header = _parse_header(data[start:stop], separator)
     return ([], stop) if header is None else _read_lines(data, stop, header)
 
 
-def _find_separator(data: bytes, start: int, stop: int) -> bytes | None:
-    """Return the separator of the column names in the line from `start` to `stop`; None if it is no header.
+@lru_cache(maxsize=64)  # one line can have a hundred matches, and a text can repeat it
+def _find_separator(line: bytes) -> bytes | None:
+    """Return the separator of the column names in a line; None if the line is no header.
 
-    The bar, tab, semicolon and comma are tried in this order.
+    The bar, tab, semicolon and comma are tried in this order. The result is cached.
     """
     return next(
         (
             separator
             for separator in reversed(_HEADERS)
-            if separator in data[start:stop] and _HEADERS[separator].fullmatch(data, start, stop)
+            if separator in line and _HEADERS[separator].fullmatch(line)
         ),
         None,
     )
 
 
-def _parse_header(data: bytes, start: int, stop: int, separator: bytes) -> _Header | None:
-    """Return the header in the line from `start` to `stop`; None if it cannot be one.
+@lru_cache(maxsize=64)
+def _parse_header(line: bytes, separator: bytes) -> _Header | None:
+    """Return the header in a line of column names; None if it cannot be one. The result is cached.
 
     None without a column for credentials, with fewer than two names, or with a `separator` at the end of a
     line that is not Markdown.
     """
-    names = [data[left:right] for left, right in _split_line(data, start, stop, separator)]
+    names = [line[left:right] for left, right in _split_line(line, 0, len(line), separator)]
     columns = _find_credential_columns(enumerate(names))
     if not columns or len(list(filter(None, names))) < 2:
         return None
