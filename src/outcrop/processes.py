@@ -23,7 +23,7 @@ def watch_parent(wait: Callable[[], object], *, stop_within: float | None = None
         if stop_within is not None:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(stop_within)
-        for child in _child_pids(os.getpid()):
+        for child in child_pids(os.getpid()):
             kill_tree(child)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -40,13 +40,27 @@ def kill_tree(pid: int) -> None:
     """Kill a process and all processes that it started: git would otherwise continue to clone."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGSTOP)  # so that it starts no other process meanwhile
-        for child in _child_pids(pid):
+        for child in child_pids(pid):
             kill_tree(child)
         os.kill(pid, signal.SIGKILL)
 
 
-def _child_pids(pid: int) -> list[int]:
+def child_pids(pid: int) -> list[int]:
     """Return the process ids of the direct children of a process, from /proc; an empty list without /proc."""
+    try:
+        return [
+            int(child)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for child in (task / "children").read_bytes().split()
+        ]
+    except FileNotFoundError:  # the process or a thread has ended, or the kernel has no such file
+        return _find_children(pid)
+    except OSError:
+        return []
+
+
+def _find_children(pid: int) -> list[int]:
+    """Return the process ids of the direct children of a process by reading the parent of each process."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.secret import KeepSecrets
+from outcrop.limits import MEGA, SOURCE_LIMITS, SourceLimits
 
 DEFAULT_DATA_DIR = Path("~/.local/share/outcrop")
 SETTINGS_FILE = "outcrop.env"  # in the data folder
@@ -63,6 +64,11 @@ class Settings(BaseSettings):
     validate_: Literal["off", "safe", "full"] = Field("safe", validation_alias="OUTCROP_VALIDATE")
     stale_after_days: Annotated[int, Field(ge=1, le=3650)] = 30
     keep_secrets: KeepSecrets | None = None
+    max_source_seconds: Annotated[int, Field(ge=1)] = int(SOURCE_LIMITS.seconds)
+    max_source_memory_mb: Annotated[int, Field(ge=300)] = SOURCE_LIMITS.memory // MEGA
+    max_source_disk_mb: Annotated[int, Field(ge=1)] = SOURCE_LIMITS.disk // MEGA
+    max_work_disk_mb: Annotated[int, Field(ge=1)] = SOURCE_LIMITS.total_disk // MEGA
+    max_findings_per_source: Annotated[int, Field(ge=1)] = SOURCE_LIMITS.findings
     notice: Annotated[str, Field(max_length=300)] | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
@@ -140,6 +146,17 @@ class Settings(BaseSettings):
         """Return the host of the web pages that belong to the API, such as `github.com`."""
         host = urlsplit(self.github_api_url).netloc.lower()
         return host.removeprefix("api.") if host == "api.github.com" or host.endswith(".ghe.com") else host
+
+    @property
+    def source_limits(self) -> SourceLimits:
+        """Return the limits of each source."""
+        return SourceLimits(
+            seconds=self.max_source_seconds,
+            memory=self.max_source_memory_mb * MEGA,
+            disk=self.max_source_disk_mb * MEGA,
+            total_disk=self.max_work_disk_mb * MEGA,
+            findings=self.max_findings_per_source,
+        )
 
     @property
     def secret_key_file(self) -> Path:

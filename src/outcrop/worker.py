@@ -76,11 +76,12 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
             keys=runtime.keys,
             ruleset=ruleset,
             process_pool=await stack.enter_async_context(
-                open_process_pool(jobs, rules, ruleset, egress, cache)
+                open_process_pool(jobs, rules, ruleset, egress, cache, settings.source_limits)
             ),
             http=await stack.enter_async_context(open_http(egress)),
             validator=validator,
             egress=egress,
+            source_limits=settings.source_limits,
             github_url=settings.github_api_url,
             github_token=None
             if settings.github_token is None

@@ -21,6 +21,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
+from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.scanner.engine.load import load_ruleset
 from outcrop.services import local_scan
 from outcrop.services.local_scan import LocalFinding, ScanOptions, ScanReport
@@ -159,6 +160,7 @@ def scan(  # noqa: PLR0917 - one parameter per option
         baseline=_read_baseline(baseline),
         stdin=sys.stdin.buffer,
         kind=_target_kind(kind),
+        limits=_source_limits(),
         **_remote_options(targets),
     )
     _scan_and_print(
@@ -236,6 +238,18 @@ def _remote_options(targets: list[str]) -> dict[str, Any]:
         else Secret(settings.github_token.get_secret_value(), mask_all=True)
     )
     return {"access": RemoteAccess(egress, settings.github_api_url, token), "web_host": settings.github_host}
+
+
+def _source_limits() -> SourceLimits:
+    """Return the limits of each source.
+
+    Without a setting for one the settings are not loaded: that takes as long as a small scan.
+    """
+    if not any(name.startswith("OUTCROP_MAX_") for name in os.environ):
+        return SOURCE_LIMITS
+    from outcrop.settings import load_environment_settings  # noqa: PLC0415
+
+    return load_environment_settings().source_limits
 
 
 def _validate(report: ScanReport, *, only_valid: bool) -> bool:

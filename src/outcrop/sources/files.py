@@ -31,6 +31,7 @@ from outcrop.scanner.engine.scan import (
     split_into_parts,
 )
 from outcrop.scanner.text.magic import ZIP_TAIL_BYTES, ends_with_zip, has_packed_header
+from outcrop.sources.budget import SourceBudget
 from outcrop.sources.fork_pool import Emit, run_in_processes
 from outcrop.sources.gitignore import IgnorePatterns
 from outcrop.sources.located import (
@@ -68,6 +69,7 @@ class FolderScan(NamedTuple):
     jobs: int  # number of processes
     ignored: Callable[[bytes], bool]  # whether to skip a path; that of a folder ends with a slash
     gitignore: bool = False  # skip what .gitignore files name, and .git
+    budget: SourceBudget | None = None
 
 
 @dataclass(slots=True)
@@ -100,7 +102,9 @@ def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
     prefix = os.path.join(os.fsencode(base), b"")
     batches = make_batches(prefix, files, folder.jobs, outcome.gap)
     found_in_parts: dict[bytes, ScanResult] = {}
-    for result in run_in_processes(batches, batch_scanner(prefix, folder.ruleset, folder.floor), folder.jobs):
+    work, budget = batch_scanner(prefix, folder.ruleset, folder.floor), folder.budget or SourceBudget()
+    for result in run_in_processes(batches, work, folder.jobs, budget=budget):
+        budget.explain(objects=result.files, new_bytes=result.size)
         outcome.files += result.files
         outcome.size += result.size
         for name, reason in result.gaps:
@@ -114,6 +118,8 @@ def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
         progress(outcome)
     for name, found in found_in_parts.items():
         _add_found(outcome, name, found)
+    if budget.reason:
+        outcome.gap("", budget.reason)
     if is_file and outcome.gaps and not outcome.size:
         raise OperatorError(f"{printable_path(os.fsencode(path))}: {outcome.gaps[0][1]}")
     outcome.gaps = sorted(set(outcome.gaps))  # the parts of one file report the same gap

@@ -24,6 +24,7 @@ from typing import Any
 
 from outcrop.domain.errors import OperatorError
 from outcrop.processes import wait_for_end, watch_parent
+from outcrop.sources.budget import SourceBudget, was_cut
 
 Emit = Callable[[Any], None]
 Work = Callable[[Iterator[Any], Emit], None]  # reads batches from the iterator and emits results
@@ -48,8 +49,12 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run_in_processes(
-    batches: Iterable[Any], work: Work, jobs: int, limits: ProcessLimits = PROCESS_LIMITS
+def run_in_processes(  # noqa: C901 - starting and receiving share the processes
+    batches: Iterable[Any],
+    work: Work,
+    jobs: int,
+    limits: ProcessLimits = PROCESS_LIMITS,
+    budget: SourceBudget | None = None,
 ) -> Iterator[Any]:
     """Call `work(batches, emit)` in up to `jobs` processes that share the batches; yield what they emit.
 
@@ -57,7 +62,7 @@ def run_in_processes(
     be pickled, such as a compiled Hyperscan database; batches and results are pickled. In a process that has
     grown, the iterator of batches ends early: `work` returns, and a new fork continues. Raise OperatorError
     if a process fails or dies, and what the `batches` iterator raises. When the caller stops early, the
-    processes are killed.
+    processes are killed. When `budget` is cut short, it has killed the processes: the results end early.
     """
     context = multiprocessing.get_context("fork")
     queue: multiprocessing.Queue[Any] = context.Queue(maxsize=jobs * 2)
@@ -101,6 +106,9 @@ def run_in_processes(
         feeder.join()
         if errors:
             raise errors[0]
+    except ProcessDiedError:
+        if not was_cut(budget):
+            raise
     finally:
         stop.set()
         for pipe, process in processes.items():
@@ -185,6 +193,10 @@ def _feed(
         put(None)
 
 
+class ProcessDiedError(OperatorError):
+    """A process has ended without its last message: it was killed."""
+
+
 class _ProcessEnd(Enum):
     """The last message of a process or thread."""
 
@@ -210,7 +222,7 @@ def _receive(processes: Mapping[Connection, object]) -> Iterator[tuple[Connectio
         try:
             yield pipe, _raise_failure(pipe.recv())
         except EOFError:
-            raise OperatorError("a scanning process ended before its work was done") from None
+            raise ProcessDiedError("a scanning process ended before its work was done") from None
 
 
 def _raise_failure(message: Any) -> Any:

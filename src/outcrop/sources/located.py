@@ -73,6 +73,17 @@ class ScanOutcome:
         """
         self.gaps.append((where if isinstance(where, str) else printable_path(where), one_line(reason)))
 
+    def limit(self, findings: int) -> None:
+        """Keep the first `findings` hits; add a gap with the number of the others, if there are any."""
+        if surplus := len(self.located[findings:]):
+            del self.located[findings:]
+            self.gap("", too_many_findings(surplus, findings))
+
+
+def too_many_findings(surplus: int, limit: int) -> str:
+    """Return the text of the gap for findings beyond the limit of a source."""
+    return f"{surplus:,} more findings: only {limit:,} of one source are recorded"
+
 
 ProgressCallback = Callable[[ScanOutcome], None]
 

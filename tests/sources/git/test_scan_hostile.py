@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from outcrop.sources.git import attribution, command
+from outcrop.limits import SOURCE_LIMITS
+from outcrop.sources.git import command
 from tests.sources.conftest import Outcrop, Repo, Scan, changed_bytes, listing, token, without_override
 from tests.support.rulesets import cached_in
 
@@ -761,16 +763,13 @@ def test_folders_hundreds_deep_are_scanned(repo: Repo, scan: Scan) -> None:
     assert found["source_type"] == "repo"
 
 
-def test_the_scan_of_a_tree_that_expands_to_billions_of_files_ends(
-    pair: Repo, scan: Scan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A scan has no argument for it, and git would take a minute to fill the usual memory.
-    monkeypatch.setattr(attribution, "_DIFF_MEMORY", 24 << 20)
+def test_the_scan_of_a_tree_that_expands_to_billions_of_files_ends(pair: Repo, scan: Scan) -> None:
     tree = pair.tree(("100644", b"x", pair.blob(f"{THIRD}\n".encode())))
     for _ in range(10):
         tree = pair.tree(*(("40000", b"d%d" % number, tree) for number in range(10)))
     pair.commit_tree(tree, oid(pair, "HEAD"))
-    scanned = scan(pair.path)
+    # git would take half a minute to fill the usual memory.
+    scanned = scan(pair.path, limits=replace(SOURCE_LIMITS, diff_memory=24 << 20))
     assert {FIRST, SECOND, THIRD} == {*scanned.secrets}
     assert scanned.of(FIRST)["file_path"] == "a"
     assert scanned.has_gap("too large")

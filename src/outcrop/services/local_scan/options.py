@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 
 from outcrop.domain.finding import Confidence, Visibility
+from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.gitignore import IgnorePatterns
 
@@ -32,6 +33,7 @@ class ScanOptions(NamedTuple):
     type: TargetType | None = None  # of local targets; None means that it is guessed
     baseline: Sequence[str] = ()  # fingerprints of known findings, as often as each occurs
     stdin: IO[bytes] | None = None
+    limits: SourceLimits = SOURCE_LIMITS
     kind: "TargetKind | None" = None  # of remote targets; None means that it is guessed
     web_host: str = "github.com"
     access: "RemoteAccess | None" = None  # None if remote targets are not allowed

@@ -13,6 +13,7 @@ from outcrop.services.local_scan.options import (
     ignore_nothing,
     read_ignore_file,
 )
+from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git import scan as git_scan
 from outcrop.sources.git.clone import COMMIT_REF, Remote, clone, fetch_commit
 from outcrop.sources.git.objects import read_file_at_head
@@ -33,8 +34,8 @@ def scan_local_repository(
     git_folder = find_git_folder(Path(target))
     if git_folder is None:
         raise OperatorError(f"{printable_path(os.fsencode(target))}: is not a git repository")
-    with work_folder(options.work) as work:
-        repository = open_local(git_folder, work)
+    with work_folder(options.work) as work, SourceBudget(options.limits).watch(work) as budget:
+        repository = open_local(git_folder, work, budget)
         patterns = read_ignore_file(Path(target) / IGNORE_FILE)
         is_ignored = patterns.ignores_path_or_parent if patterns else _ignored_at_head(repository)
         info = TargetInfo(os.path.realpath(target), is_ignored=is_ignored)
@@ -79,11 +80,11 @@ def scan_remote_repository(
     Return `info` with the ignore file of the cloned HEAD.
     """
     assert options.access is not None  # noqa: S101 - checked by the caller
-    with work_folder(options.work) as work:
+    with work_folder(options.work) as work, SourceBudget(options.limits).watch(work) as budget:
         if source.commit:
-            repository = fetch_commit(remote, source.commit, work, options.access.egress)
+            repository = fetch_commit(remote, source.commit, work, options.access.egress, budget)
         else:
-            repository = clone(remote, work, options.access.egress)
+            repository = clone(remote, work, options.access.egress, budget)
         scan = git_scan.GitScan(repository, options.ruleset, options.min_confidence, options.jobs, progress)
         if source.commit:
             return git_scan.scan_commit(scan, repository.refs[COMMIT_REF]), info

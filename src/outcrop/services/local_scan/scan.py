@@ -19,6 +19,7 @@ from outcrop.services.local_scan.options import (
     read_ignore_file,
 )
 from outcrop.sources import files
+from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git.repository import find_git_folder, has_missing_git_folder
 from outcrop.sources.located import (
     LocatedHit,
@@ -49,6 +50,7 @@ def scan(targets: list[str], options: ScanOptions, progress: ProgressCallback) -
     for target in targets:
         try:
             for outcome, info in _scan_target(target, options, progress, report.gaps):
+                outcome.limit(options.limits.findings)
                 report.gaps += outcome.gaps
                 report.files += outcome.files
                 report.size += outcome.size
@@ -151,7 +153,8 @@ def _scan_folder(
         patterns.ignores if patterns else ignore_nothing,
         gitignore=options.gitignore,
     )
-    outcome = files.scan_folder(folder, progress)
+    with SourceBudget(options.limits).watch() as budget:
+        outcome = files.scan_folder(folder._replace(budget=budget), progress)
     if has_missing_git_folder(path):
         outcome.gap(
             ".git", "names a git folder that does not exist: the files are scanned, not their history"

@@ -12,6 +12,7 @@ from outcrop import __version__
 from outcrop.domain.release import Release, parse_release
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret
+from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpClient
 from outcrop.scanner.engine.ruleset import RuleSet
@@ -60,6 +61,7 @@ class RunContext(ValidationContext):
     github_url: str
     github_token: Secret | None = None  # the operator's, for public repositories
     jobs: int = 1  # sources that are scanned at once, and processes that scan a large repository
+    source_limits: SourceLimits = SOURCE_LIMITS
     work: Path = Path()  # the folder in which repositories are cloned
     release: Release = RELEASE
     limits: RunLimits = RUN_LIMITS

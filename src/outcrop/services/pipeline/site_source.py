@@ -35,7 +35,7 @@ from outcrop.services.pipeline.record import (
     resolve_finding,
 )
 from outcrop.sources.isolated.repository_job import RepositoryJob
-from outcrop.sources.located import LocatedHit, applicable_hits, printable_path
+from outcrop.sources.located import LocatedHit, applicable_hits, printable_path, too_many_findings
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.sources.web.crawl import CrawlOptions, crawl
 from outcrop.sources.web.git_folder import fetch_repository
@@ -62,6 +62,7 @@ class _SiteScan:
     unrecorded: list[DetectedSecret] = field(default_factory=list)
     detected: set[bytes] = field(default_factory=set)  # identities of the recorded secrets' places
     origins: set[str] = field(default_factory=set)  # that have served a resource
+    surplus: int = 0  # secrets beyond the limit of a source, which are only counted
     is_outdated: bool = False  # a higher release has scanned the site before
     pages: int = 0
     size: int = 0
@@ -69,6 +70,12 @@ class _SiteScan:
     def add_gap(self, url: str, reason: str) -> None:
         """Add a gap to the report, with the credentials in its URL masked."""
         self.report.gaps.append(Gap(_mask_text(self.context.ruleset, url), reason))
+
+    def add_secrets(self, secrets: list[DetectedSecret]) -> None:
+        """Add detected secrets that `record` is to store; count those beyond the limit of a source."""
+        room = max(0, self.context.source_limits.findings - len(self.detected) - len(self.unrecorded))
+        self.unrecorded += secrets[:room]
+        self.surplus += len(secrets[room:])
 
     async def record(self) -> None:
         """Store the secrets that were detected since the last call, and add their places to `detected`."""
@@ -110,6 +117,8 @@ async def scan_site(
                         db, key.account_id, key.scan_id, key.source, report.progress
                     )
     await scan.record()
+    if scan.surplus:
+        report.gaps.append(Gap(key.source, too_many_findings(scan.surplus, context.source_limits.findings)))
     await _recheck_undetected(scan)
     if not scan.pages and report.gaps:
         # The first gap is the start page's; the caller adds it again, under the site's name.
@@ -137,11 +146,11 @@ async def _scan_resource(scan: _SiteScan, resource: Resource) -> None:
     is_own = resource.origin == scan.key.source
     visibility = scan.source.visibility if is_own else Visibility.PUBLIC
     secrets, gaps = await asyncio.to_thread(_detect, scan.context.ruleset, resource, visibility)
-    scan.unrecorded += secrets
+    scan.add_secrets(secrets)
     for reason in gaps:
         scan.add_gap(resource.url, reason)
     if resource.source_type is SourceType.ENDPOINT and resource.file_path.endswith(_GIT_HEAD):
-        scan.unrecorded += await _scan_git_folder(scan, resource, visibility, is_own=is_own)
+        scan.add_secrets(await _scan_git_folder(scan, resource, visibility, is_own=is_own))
     scan.report.progress = {"pages": scan.pages, "bytes": scan.size}
 
 

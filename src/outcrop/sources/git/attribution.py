@@ -21,11 +21,13 @@ from outcrop.sources.git.repository import Repository
 from outcrop.sources.git.revisions import MISSING_COMMITS, RefTips
 
 _CHUNK_COMMITS = 2_000  # per diff-tree process
+_MAX_PROCESSES = 4  # diff-tree processes that share `SourceLimits.diff_memory`
 _SUBMODULE_MODE = b"160000"
 _ABSENT_MODE = b"000000"  # the new mode of a deleted file
-_DIFF_MEMORY = 3 << 29  # git holds all changes of a commit, and a small tree can expand to billions of files
 _MAX_TREE_BYTES = 16 << 20  # of the output of ls-tree
 MAX_PATHS = 1_000  # of one blob in a scan of a whole history
+_MAX_LISTED_TIPS = 10  # whose files are listed if the attribution was cut short
+_UNKNOWN_RANK = 1 << 62  # of a tip: any commit of the history is older
 _READ_BYTES = 1 << 18  # of git's output at a time
 _DAMAGED_TREES = "the trees of a commit are missing, damaged or too large: some of its changes are not known"
 READ_GAPS = {MISSING_COMMITS, _DAMAGED_TREES}
@@ -86,16 +88,21 @@ def attribute_blobs(
     a blob, is appended to `gaps`.
     """
     starts = range(0, len(commits), _CHUNK_COMMITS)
+    processes = max(1, min(jobs, len(starts), _MAX_PROCESSES))
+    budget, cuts = repository.budget, repository.budget.cuts
     chunks = ((start, list(commits[start : start + _CHUNK_COMMITS])) for start in starts)
 
     def list_changes(chunks: Iterator[tuple[int, list[bytes]]], emit: Emit) -> None:
         """Emit a list of changes for each chunk, which is (rank of its first commit, commits), and gaps."""
         for start, chunk in chunks:
-            emit(_list_changes(repository, chunk, start, wanted, emit))
+            if budget.cuts > cuts:
+                return
+            emit(_list_changes(repository, chunk, start, wanted, emit, processes))
+            budget.explain(commits=len(chunk))
 
     places: Places = {}
     shared_paths: dict[bytes, bytes] = {}  # one bytes object per path: thousands of blobs have the same path
-    for result in run_in_threads(chunks, list_changes, min(jobs, len(starts))):
+    for result in run_in_threads(chunks, list_changes, min(processes, len(starts))):
         if isinstance(result, str):
             gaps.append(result)
             continue
@@ -130,22 +137,29 @@ def list_deleted_files(repository: Repository, commits: Sequence[bytes]) -> dict
     return deleted
 
 
-def _list_changes(
-    repository: Repository, chunk: list[bytes], start: int, wanted: Container[bytes], emit: Emit
+def _list_changes(  # noqa: PLR0917 - the chunk, and what it is compared with
+    repository: Repository,
+    chunk: list[bytes],
+    start: int,
+    wanted: Container[bytes],
+    emit: Emit,
+    processes: int,
 ) -> list[_Change]:
     """Return the changes of a chunk of commits that introduce blobs in `wanted`.
 
     `start` is the rank of the first commit of the chunk. git ends at a damaged tree. Then the commits whose
     tree is missing are dropped, and each further commit has a process of its own until the damaged one is
-    found: all wanted files of that commit count as changes. For both, a gap is emitted.
+    found: all wanted files of that commit count as changes. For both, a gap is emitted. `processes` run at
+    the same time. When the budget is cut short, the other commits are left out.
     """
+    cuts = repository.budget.cuts
     ranks = {oid: start + number for number, oid in enumerate(chunk)}
     changes: list[_Change] = []
     remaining, are_trees_checked = chunk, False
     while remaining:
-        diff = _TreeDiff(repository, remaining)
+        diff = _TreeDiff(repository, remaining, processes)
         changes += diff.list_introduced(ranks, wanted)
-        if diff.is_complete:
+        if diff.is_complete or repository.budget.cuts > cuts:
             break
         if diff.last_commit:
             remaining = remaining[remaining.index(diff.last_commit) :]
@@ -153,8 +167,11 @@ def _list_changes(
             remaining, are_trees_checked = _drop_without_tree(repository, remaining, emit), True
         commits = iter(remaining)
         for commit in commits:
-            single = _TreeDiff(repository, [commit])
+            single = _TreeDiff(repository, [commit], processes)
             changes += single.list_introduced(ranks, wanted)
+            repository.budget.explain(commits=1)
+            if repository.budget.cuts > cuts:
+                return changes
             if not single.is_complete:
                 emit(_DAMAGED_TREES)
                 files = list_files(repository, commit)
@@ -194,9 +211,14 @@ def list_files(repository: Repository, tree: bytes) -> Iterator[tuple[bytes, byt
 
 
 class _TreeDiff:
-    """A `git diff-tree` process that compares commits with their parents."""
+    """A `git diff-tree` process that compares commits with their parents.
 
-    def __init__(self, repository: Repository, commits: Sequence[bytes]) -> None:
+    `processes` of them run at the same time and share the memory.
+    """
+
+    def __init__(self, repository: Repository, commits: Sequence[bytes], processes: int = 1) -> None:
+        # git holds all changes of a commit, and a small tree can expand to billions of files.
+        self._memory = repository.budget.limits.diff_memory // processes
         self._repository = repository
         self._commits = commits
         self.is_complete = False  # git has read all commits
@@ -220,7 +242,7 @@ class _TreeDiff:
         commit. At the end `is_complete` is set to whether git has read all commits.
         """
         with command.start(
-            self._repository.folder, [*_DIFF_TREE, *options], stdin=subprocess.PIPE, memory=_DIFF_MEMORY
+            self._repository.folder, [*_DIFF_TREE, *options], stdin=subprocess.PIPE, memory=self._memory
         ) as process:
             assert process.stdout is not None  # noqa: S101 - for the type checker
             feeder = threading.Thread(target=_write_ids, args=(process, self._commits), daemon=True)
@@ -302,6 +324,21 @@ def _old_id(fields: bytes) -> bytes:
     """
     parents = len(fields) - len(fields.lstrip(b":"))
     return fields.split(b" ")[parents + 1]
+
+
+def place_at_tips(
+    repository: Repository, tips: Sequence[bytes], wanted: Collection[bytes], places: Places
+) -> None:
+    """Add to `places` the blobs of `wanted` that it lacks and that are files of HEAD or of the first tips.
+
+    This is for an attribution that was cut short: the commit is then that tip, and not the oldest one.
+    """
+    remaining = {oid for oid in wanted if oid not in places}
+    commits = [repository.head] if repository.head else []
+    for tip in [*commits, *(tip for tip in tips if tip != repository.head)][:_MAX_LISTED_TIPS]:
+        for oid, path in list_files(repository, tip):
+            if oid in remaining:
+                places.setdefault(oid, {}).setdefault(path, (_UNKNOWN_RANK, tip))
 
 
 def attribute_messages(

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, NamedTuple, Self
 
+from outcrop.limits import READ_MEMORY
 from outcrop.scanner.engine.scan import ContentBatch
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository
@@ -144,7 +145,7 @@ class _CatFile:
         messages_only: bool,
     ) -> None:
         arguments = ["cat-file", "--batch", *(["--buffer"] if batches is not None else [])]
-        self._process = command.start(repository.folder, arguments, stdin=subprocess.PIPE)
+        self._process = command.start(repository.folder, arguments, stdin=subprocess.PIPE, memory=READ_MEMORY)
         self._pending = pending
         self._retried = list(pending)
         self._batches = batches

@@ -6,16 +6,24 @@ import re
 import signal
 import ssl
 import subprocess
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
+from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from outcrop.domain.errors import OperatorError
 from outcrop.net.guard import Egress, resolve
+from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository, open_mirror
 
 _TIMEOUT = 3_600.0  # seconds for one git command
+_MAX_OUTPUT_BYTES = 256 << 20  # of one git command: a million refs take 80 MB
+_CHECK_OUTPUT_EVERY = 1.0  # seconds
+_TOO_MUCH_OUTPUT = "{}: cannot be cloned: its host sends too many refs or messages"
 # git takes any other answer of a host for the dumb protocol, and a sign-in page for an empty repository.
 _TRACE_HEADERS = {"GIT_TRACE_CURL": "2", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
 _TRACE_LINE = re.compile(rb"[\d:.]+ http\.c:\d+ ")
@@ -53,16 +61,23 @@ class Remote:
         )
 
 
-def clone(remote: Remote, work: Path, egress: Egress) -> Repository:
+def clone(remote: Remote, work: Path, egress: Egress, budget: SourceBudget | None = None) -> Repository:
     """Clone all refs of a repository into `work`/mirror.git, and return the clone opened.
 
-    `egress` has the network rules for the host. A gap is added to the result if the remote repository is
-    shallow. Raise OperatorError if it cannot be cloned or its host may not be connected to.
+    `egress` has the network rules for the host, and `budget` watches what git costs. A gap is added to the
+    result if the remote repository is shallow. Raise OperatorError if it cannot be cloned or its host may not
+    be connected to.
     """
     source, config = _connect_config(remote, work, egress)
     folder = work / "mirror.git"
-    _run(["clone", "--quiet", "--mirror", "--template=", "--", source, str(folder)], remote, config, work)
-    repository = open_mirror(folder)
+    _run(
+        ["clone", "--quiet", "--mirror", "--template=", "--", source, str(folder)],
+        remote,
+        config,
+        work,
+        budget,
+    )
+    repository = open_mirror(folder, budget)
     if (folder / "shallow").is_file():
         repository.gaps.append("the repository on the host is shallow: older history is missing")
     return repository
@@ -83,11 +98,14 @@ def list_remote_refs(remote: Remote, work: Path, egress: Egress) -> dict[bytes, 
     }
 
 
-def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Repository:
+def fetch_commit(
+    remote: Remote, commit: str, work: Path, egress: Egress, budget: SourceBudget | None = None
+) -> Repository:
     """Fetch a commit and its parents into the new repository `work`/commit.git, and return that opened.
 
-    `commit` is the hexadecimal id. The ref COMMIT_REF of the result names the commit. Older commits are not
-    fetched. Raise OperatorError if git cannot fetch the commit or its host may not be connected to.
+    `commit` is the hexadecimal id, and `budget` watches what git costs. The ref COMMIT_REF of the result
+    names the commit. Older commits are not fetched. Raise OperatorError if git cannot fetch the commit or its
+    host may not be connected to.
     """
     source, config = _connect_config(remote, work, egress)
     folder = work / "commit.git"
@@ -102,8 +120,8 @@ def fetch_commit(remote: Remote, commit: str, work: Path, egress: Egress) -> Rep
         "--end-of-options",
         source,
     ]
-    _run([*fetch, f"{commit}:{COMMIT_REF.decode()}"], remote, config, work)
-    return open_mirror(folder)
+    _run([*fetch, f"{commit}:{COMMIT_REF.decode()}"], remote, config, work, budget)
+    return open_mirror(folder, budget)
 
 
 def _connect_config(remote: Remote, work: Path, egress: Egress) -> tuple[str, dict[str, str]]:
@@ -156,38 +174,78 @@ def _write_ca_bundle(ca_file: Path, work: Path) -> Path:
 
 
 def _run(
-    arguments: list[str], remote: Remote, config: dict[str, str], work: Path, *, connects: bool = True
+    arguments: list[str],
+    remote: Remote,
+    config: dict[str, str],
+    work: Path,
+    budget: SourceBudget | None = None,
+    *,
+    connects: bool = True,
 ) -> bytes:
     """Run git with these arguments and additional settings in the folder `work`; return its output.
 
-    Raise OperatorError with the address of `remote` and git's reason if git fails. If git `connects` to the
-    remote, also raise it if the answer is not that of a git host. Kill git and raise OperatorError after
-    _TIMEOUT seconds.
+    Raise OperatorError with the address of `remote` and git's reason if git fails, or with the limit if
+    `budget` has cut git short. Kill git and raise OperatorError after _TIMEOUT seconds, or if it prints more
+    than _MAX_OUTPUT_BYTES.
+    """
+    # Files, since a host can send endless refs and messages: a pipe would be read into our memory.
+    with tempfile.TemporaryFile(dir=work) as out, tempfile.TemporaryFile(dir=work) as errors:
+        code = _wait_for_git(arguments, remote, config, work, (out, errors))
+        if budget and budget.reason:
+            raise OperatorError(f"{remote.url}: cannot be cloned: {budget.reason}")
+        output, error_text = (_read_output(file, remote) for file in (out, errors))
+    messages = [line for line in error_text.splitlines() if not _TRACE_LINE.match(line)]
+    if code:
+        raise OperatorError(f"{remote.url}: cannot be cloned: {_failure_reason(messages)}")
+    if connects and not _SMART_RESPONSE.search(error_text):
+        raise OperatorError(f"{remote.url}: cannot be cloned: the answer is not that of a git host")
+    return output
+
+
+def _read_output(file: IO[bytes], remote: Remote) -> bytes:
+    """Return what git has written to a file; raise OperatorError if that is more than _MAX_OUTPUT_BYTES."""
+    if file.seek(0, os.SEEK_END) > _MAX_OUTPUT_BYTES:
+        raise OperatorError(_TOO_MUCH_OUTPUT.format(remote.url))
+    file.seek(0)
+    return file.read()
+
+
+def _wait_for_git(
+    arguments: list[str],
+    remote: Remote,
+    config: dict[str, str],
+    work: Path,
+    outputs: tuple[IO[bytes], IO[bytes]],
+) -> int:
+    """Run git with standard output and error output to two files; return its exit code.
+
+    Kill git and raise OperatorError after _TIMEOUT seconds, or when a file has more than _MAX_OUTPUT_BYTES.
     """
     process = subprocess.Popen(
         ["git", *arguments],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=outputs[0],
+        stderr=outputs[1],
         env=command.environment(config, protocols="https") | _TRACE_HEADERS,
         cwd=work,
         start_new_session=True,
     )
     command.limit_resources(process.pid)
+    deadline = monotonic() + _TIMEOUT
+    failure = None
     with process:
         try:
-            out, errors = process.communicate(timeout=_TIMEOUT)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise OperatorError(f"{remote.url}: cloning took longer than an hour") from None
-            raise
-    messages = [line for line in errors.splitlines() if not _TRACE_LINE.match(line)]
-    if process.returncode:
-        raise OperatorError(f"{remote.url}: cannot be cloned: {_failure_reason(messages)}")
-    if connects and not _SMART_RESPONSE.search(errors):
-        raise OperatorError(f"{remote.url}: cannot be cloned: the answer is not that of a git host")
-    return out
+            while failure is None:
+                with suppress(subprocess.TimeoutExpired):
+                    return process.wait(timeout=_CHECK_OUTPUT_EVERY)
+                if any(os.fstat(file.fileno()).st_size > _MAX_OUTPUT_BYTES for file in outputs):
+                    failure = _TOO_MUCH_OUTPUT.format(remote.url)
+                elif monotonic() > deadline:
+                    failure = f"{remote.url}: cloning took longer than an hour"
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    raise OperatorError(failure)
 
 
 def _failure_reason(messages: list[bytes]) -> str:

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import IO
 
 from outcrop.domain.errors import OperatorError
+from outcrop.limits import GIT_MEMORY, SOURCE_LIMITS
 
 _GIGA = 1 << 30
 # Stream large objects instead of holding them in memory. Use small caches and no index file that the scanned
@@ -89,7 +90,7 @@ def start(
     *,
     stdin: int | None = subprocess.DEVNULL,
     stderr: int | IO[bytes] = subprocess.DEVNULL,
-    memory: int = 32 * _GIGA,
+    memory: int = GIT_MEMORY,
     config: Mapping[str, str] | None = None,
 ) -> GitProcess:
     """Start git in a repository of our own, with its output as a pipe, and return the running process.
@@ -117,15 +118,21 @@ def start(
     return process
 
 
-def limit_resources(pid: int, memory: int = 32 * _GIGA) -> None:
-    """Limit the memory of a git process that has just started, and disable its core dumps.
+def limit_resources(pid: int, memory: int = GIT_MEMORY, file_size: int = SOURCE_LIMITS.disk) -> None:
+    """Limit memory and files of a git process that has just started, and disable its core dumps.
 
-    `memory` limits the bytes of its data segment; its address space is limited to 32 GiB. Limits are set from
+    `memory` limits the bytes of its data segment, `file_size` those of each file that it writes; its address
+    space is limited to 32 GiB. Limits are set from
     the parent: with a `preexec_fn` Python would fork itself with all of its memory, which takes milliseconds
     each time. A limit that cannot be set is skipped: the process has ended, has a lower limit, or does not
     run on Linux.
     """
-    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_AS: 32 * _GIGA, resource.RLIMIT_DATA: memory}
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_AS: 32 * _GIGA,
+        resource.RLIMIT_DATA: memory,
+        resource.RLIMIT_FSIZE: file_size,
+    }
     for limited, maximum in limits.items():
         # The process has ended, or has a lower limit already. Only Linux has prlimit.
         with contextlib.suppress(OSError, AttributeError):

@@ -5,6 +5,7 @@
 3. `read_objects` reads them from the packs, and from git what the packs cannot give.
 """
 
+import time
 from binascii import unhexlify
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -40,6 +41,7 @@ from outcrop.sources.git.repository import Repository
 
 _REPORT_BYTES = 8 << 20  # bytes of scanned blobs after which a process reports
 _REPORT_HITS = 200  # objects with hits after which a process reports
+_REPORT_CPU = 2.0  # CPU seconds after which a process reports
 _MISSING, _TRUNCATED = "object is missing or damaged", "object is damaged: only its beginning was read"
 READ_GAPS = {_MISSING, _TRUNCATED}
 
@@ -60,12 +62,17 @@ Versions = list[tuple[bytes, FileVersion]]  # ids and contents of blobs, each af
 
 @dataclass(slots=True)
 class WorkerReport:
-    """Hits and gaps by object id, and the number of blobs and bytes scanned since the last report."""
+    """Hits and gaps by object id, and how much was scanned since the last report.
+
+    `objects` counts messages too; `new_bytes` leaves out what a blob has copied from its delta base.
+    """
 
     hits: list[tuple[bytes, SerializedResult]] = field(default_factory=list)
     gaps: list[tuple[bytes, str]] = field(default_factory=list)
     blobs: int = 0
     size: int = 0
+    objects: int = 0
+    new_bytes: int = 0
 
 
 class ResultsById(Mapping[bytes, ScanResult]):
@@ -103,10 +110,14 @@ def make_object_scanner(
     def work(batches: Iterator[list[bytes]], emit: Emit) -> None:
         """Scan the objects with the ids in `batches`, and emit WorkerReports.
 
-        Emit one after every _REPORT_BYTES of blobs or _REPORT_HITS objects with hits, and one at the end.
+        Emit one after every _REPORT_BYTES of blobs, _REPORT_HITS objects with hits or _REPORT_CPU seconds,
+        and one at the end.
         """
         report = WorkerReport()
-        for oid, result, size in scan_objects(repository, ruleset, floor, batches):
+        reported = time.process_time()
+        for oid, result, size, new_bytes in scan_objects(repository, ruleset, floor, batches):
+            report.objects += 1
+            report.new_bytes += new_bytes
             if not isinstance(oid, MessageId):
                 report.blobs += 1
                 report.size += size
@@ -114,9 +125,13 @@ def make_object_scanner(
                 report.gaps.append((oid, result))
             elif result.hits or result.gaps:
                 report.hits.append((oid, serialize_result(result)))
-            if report.size > _REPORT_BYTES or len(report.hits) > _REPORT_HITS:
+            if (
+                report.size > _REPORT_BYTES
+                or len(report.hits) > _REPORT_HITS
+                or time.process_time() - reported > _REPORT_CPU
+            ):
                 emit(report)
-                report = WorkerReport()
+                report, reported = WorkerReport(), time.process_time()
         emit(report)
 
     return work
@@ -124,8 +139,10 @@ def make_object_scanner(
 
 def scan_objects(
     repository: Repository, ruleset: RuleSet, floor: Confidence, batches: Iterable[list[bytes]]
-) -> Iterator[tuple[bytes, ScanResult | str, int]]:
-    """Yield (id, result, size in bytes) for each object with an id in `batches`.
+) -> Iterator[tuple[bytes, ScanResult | str, int, int]]:
+    """Yield (id, result, size, new bytes) for each object with an id in `batches`.
+
+    The new bytes of an object are those that it has not copied from its delta base.
 
     The id is a MessageId for a commit or tag, whose message alone is scanned. The result has hits of at least
     the confidence `floor`. If the object could not be read, the result is the reason as a text, and the size
@@ -133,16 +150,19 @@ def scan_objects(
     """
     for item in read_objects(repository, batches):
         if isinstance(item, list):
-            yield from scan_versions(ruleset, item, floor)
+            copied = [sum(stop - start for start, stop, _ in version.copied) for _, version in item]
+            for (oid, result, size), old in zip(scan_versions(ruleset, item, floor), copied, strict=True):
+                yield oid, result, size, size - old
         elif isinstance(item, ContentBatch):
-            yield from scan_batch(ruleset, item, floor)
+            for oid, result, size in scan_batch(ruleset, item, floor):
+                yield oid, result, size, size
         elif item[1] is None:
-            yield item[0], _MISSING, 0
+            yield item[0], _MISSING, 0, 0
         else:
             result = scan_stream(ruleset, item[1].read, floor)
             if item[1].is_truncated:
                 result.gaps.append(_TRUNCATED)
-            yield item[0], result, item[1].size
+            yield item[0], result, item[1].size, item[1].size
 
 
 def read_contents(

@@ -23,7 +23,7 @@ def add_old_values(
     for path, oid in files.items():
         paths.setdefault(oid, set()).add(path)
     results = scan_objects(repository, ruleset, Confidence.LOW, [list(paths)]) if paths else ()
-    for oid, result, _ in results:
+    for oid, result, _, _ in results:
         if isinstance(result, str):  # it could not be read
             continue
         for _, hit in result.hits:

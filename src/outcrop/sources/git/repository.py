@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git.ref_files import (
     OID,
     Refs,
@@ -40,6 +41,7 @@ class Repository:
     refs: Refs
     head: bytes | None
     gaps: list[str] = field(default_factory=list)
+    budget: SourceBudget = field(default_factory=SourceBudget)  # what reading it may cost
 
     @property
     def tips(self) -> list[bytes]:
@@ -83,12 +85,13 @@ def _looks_like_git(path: Path) -> bool:
     )
 
 
-def open_local(git_folder: Path, work: Path) -> Repository:
+def open_local(git_folder: Path, work: Path, budget: SourceBudget | None = None) -> Repository:
     """Create a repository of our own in the folder `work` that reads a local repository, and open it.
 
-    `git_folder` is what `find_git_folder` returned. The refs of the result include stashes and the HEAD of
-    each linked worktree. The `gaps` of the result name what cannot be read, such as the history that a
-    shallow clone lacks. Raise PermissionError if the object folder cannot be listed.
+    `git_folder` is what `find_git_folder` returned. `budget` watches what reading costs. The refs of the
+    result include stashes and the HEAD of each linked worktree. The `gaps` of the result name what cannot be
+    read, such as the history that a shallow clone lacks. Raise PermissionError if the object folder cannot be
+    listed.
     """
     common = git_folder
     if os.path.isfile(git_folder / "commondir"):
@@ -111,20 +114,36 @@ def open_local(git_folder: Path, work: Path) -> Repository:
         _without_special_files(folder, work / f"objects-{number}", gaps)
         for number, folder in enumerate(objects)
     )
-    repository = Repository(work / "repository.git", objects, refs, head, gaps)
+    repository = Repository(work / "repository.git", objects, refs, head, gaps, budget or SourceBudget())
+    repository.budget.explain_packs(pack_bytes(repository))
     _create_own_repository(repository, shallow)
     return repository
 
 
-def open_mirror(folder: Path) -> Repository:
+def open_mirror(folder: Path, budget: SourceBudget | None = None) -> Repository:
     """Return the bare repository in `folder`, which we have cloned or downloaded: git runs in that folder.
 
-    Nothing is written. The `gaps` of the result name the refs that cannot be read.
+    `budget` watches what reading costs. Nothing is written. The `gaps` of the result name the refs that
+    cannot be read.
     """
     gaps: list[str] = []
     refs = read_refs(folder, gaps)
     head = resolve_ref(read_small_file(folder / "HEAD").strip(), refs)
-    return Repository(folder, ((folder / "objects").resolve(),), refs, head, gaps)
+    objects = ((folder / "objects").resolve(),)
+    repository = Repository(folder, objects, refs, head, gaps, budget or SourceBudget())
+    repository.budget.explain_packs(pack_bytes(repository))
+    return repository
+
+
+def pack_bytes(repository: Repository) -> int:
+    """Return the total size of the repository's packs in bytes."""
+    size = 0
+    for folder in repository.objects:
+        for name in list_names(folder / "pack"):
+            if name.endswith(".pack"):
+                with contextlib.suppress(OSError):
+                    size += os.stat(folder / "pack" / name).st_size
+    return size
 
 
 def read_origin_url(path: Path) -> str | None:

@@ -20,7 +20,7 @@ from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.fork_pool import run_in_processes
 from outcrop.sources.git import attribution, command, objects, renames
-from outcrop.sources.git.attribution import Places, attribute_blobs, attribute_messages
+from outcrop.sources.git.attribution import Places, attribute_blobs, attribute_messages, place_at_tips
 from outcrop.sources.git.cat_file import find_existing, find_ids_at
 from outcrop.sources.git.enumerate_objects import DAMAGED_STORE, list_objects
 from outcrop.sources.git.id_sets import IdSet, RowFile
@@ -106,15 +106,21 @@ def _scan_batches(scan: GitScan, batches: Iterable[list[bytes]], outcome: ScanOu
     """Scan batches of objects in processes; return the results of objects with hits or gaps.
 
     The numbers of scanned blobs and bytes are added to `outcome`, which is passed to `scan.progress` after
-    each report of a process.
+    each report of a process. If the budget is cut short, return the results until then.
     """
     results = ResultsById(scan.ruleset.rules)
     worker = make_object_scanner(scan.repository, scan.ruleset, scan.floor)
-    for report in run_in_processes(batches, worker, scan.jobs):
-        outcome.files += report.blobs
-        outcome.size += report.size
-        results.add(report)
-        scan.progress(outcome)
+    budget = scan.repository.budget
+    try:
+        for report in run_in_processes(batches, worker, scan.jobs, budget=budget):
+            outcome.files += report.blobs
+            outcome.size += report.size
+            budget.explain(objects=report.objects, new_bytes=report.new_bytes)
+            results.add(report)
+            scan.progress(outcome)
+    except OperatorError:  # a process that lists objects may have been killed
+        if budget.reason is None:
+            raise
     return results
 
 
@@ -124,7 +130,7 @@ def _attribute_results(scan: GitScan, results: ResultsById, cache: ScanCache, ou
     Also store in `cache` which blobs are at the tip, and in `outcome` the number of commits, and call
     `scan.progress`.
     """
-    repository = scan.repository
+    repository, cuts = scan.repository, scan.repository.budget.cuts
     gaps: list[str] = []
     tips = find_tips(repository, gaps)
     commits = list_commits(repository, tips.commits, gaps) if results else tips.commits
@@ -140,6 +146,8 @@ def _attribute_results(scan: GitScan, results: ResultsById, cache: ScanCache, ou
         missing = cache.places.keys() - results.keys()
         for oid in missing:
             del cache.places[oid]
+    if repository.budget.cuts > cuts:
+        place_at_tips(repository, tips.commits, results, cache.places)
     attribute_messages(repository, tips, commits, results, cache.places)
     note_missing_objects(repository, tips.objects, gaps, missing=missing)
     cache.tip_blobs = find_tip_blobs(repository, results, cache.places)
@@ -153,12 +161,20 @@ def _is_complete(repository: Repository, cache: ScanCache, outcome: ScanOutcome)
     """
     any_unread = any(reason in objects.READ_GAPS for _, reason in outcome.gaps)
     return not (
-        any_unread or DAMAGED_STORE in repository.gaps or attribution.READ_GAPS.intersection(cache.gaps)
+        any_unread
+        or repository.budget.reason
+        or DAMAGED_STORE in repository.gaps
+        or attribution.READ_GAPS.intersection(cache.gaps)
     )
 
 
 def _add_repository_gaps(repository: Repository, outcome: ScanOutcome) -> None:
-    """Add the gaps of the repository itself to the outcome as ("repository", gap), each once."""
+    """Add the gaps of the repository itself to the outcome as ("repository", gap), each once.
+
+    The first is the limit that cut the scan short, if one has.
+    """
+    if repository.budget.reason:
+        repository.gaps.insert(0, repository.budget.reason)
     outcome.gaps += [("repository", gap) for gap in dict.fromkeys(repository.gaps)]
 
 
@@ -192,10 +208,13 @@ def continue_scan(scan: GitScan, earlier: EarlierScan) -> ContinuedScan:
     scan.progress(outcome)
     attributed = {*results, *known_blobs}
     places: Places = {}
+    cuts = repository.budget.cuts
     if attributed:
         places = attribute_blobs(
             repository, commits, attributed, scan.jobs, gaps, max_paths=attribution.MAX_PATHS
         )
+    if repository.budget.cuts > cuts:
+        place_at_tips(repository, tips.commits, attributed, places)
     attribute_messages(repository, tips, commits, attributed, places)
     outcome.located = locate_hits(results, places, find_tip_blobs(repository, results, places))
     add_commit_info(repository, outcome.located)
@@ -209,7 +228,7 @@ def continue_scan(scan: GitScan, earlier: EarlierScan) -> ContinuedScan:
         or is_reachable(repository, scan.ruleset, secret, places, tips.commits)
         for secret in earlier.secrets
     ]
-    is_complete = not (repository.gaps or any_unread)
+    is_complete = not (repository.gaps or repository.budget.reason or any_unread)
     return ContinuedScan(outcome, tuple(tips.commits), known_present, is_complete=is_complete)
 
 

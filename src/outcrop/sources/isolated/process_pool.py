@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from outcrop.domain.errors import OperatorError
+from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.net.guard import Egress
 from outcrop.processes import kill_tree, wait_for_end, watch_parent
 from outcrop.scanner.engine.load import load_cached, load_ruleset
@@ -39,14 +40,21 @@ class ProcessPool:
     """Up to `size` child processes that run jobs. A child that dies is replaced, and its job fails.
 
     `rules` are the rule files, and `ruleset` the rules loaded from them. `egress` has the network rules for
-    the children, and `cache` is their folder for compiled rules and temporary clones.
+    the children, and `cache` is their folder for compiled rules and temporary clones. `limits` are those of
+    each job.
     """
 
-    def __init__(
-        self, size: int, rules: Sequence[Path], ruleset: RuleSet, egress: Egress, cache: Path
+    def __init__(  # noqa: PLR0917 - what a job needs
+        self,
+        size: int,
+        rules: Sequence[Path],
+        ruleset: RuleSet,
+        egress: Egress,
+        cache: Path,
+        limits: SourceLimits = SOURCE_LIMITS,
     ) -> None:
         self._ruleset = ruleset
-        self._config = _ChildConfig(list(rules), ruleset.version, egress, cache)
+        self._config = _ChildConfig(list(rules), ruleset.version, egress, cache, limits)
         # Last in, first out: a child is started (for a None) only if all running ones are busy.
         self._free: asyncio.LifoQueue[_ChildProcess | None] = asyncio.LifoQueue()
         for _ in range(size):
@@ -91,11 +99,16 @@ class ProcessPool:
 
 
 @asynccontextmanager
-async def open_process_pool(
-    size: int, rules: Sequence[Path], ruleset: RuleSet, egress: Egress, cache: Path
+async def open_process_pool(  # noqa: PLR0917 - what a job needs
+    size: int,
+    rules: Sequence[Path],
+    ruleset: RuleSet,
+    egress: Egress,
+    cache: Path,
+    limits: SourceLimits = SOURCE_LIMITS,
 ) -> AsyncIterator[ProcessPool]:
     """Yield a ProcessPool with these arguments, and kill its processes on exit."""
-    pool = ProcessPool(size, rules, ruleset, egress, cache)
+    pool = ProcessPool(size, rules, ruleset, egress, cache, limits)
     try:
         yield pool
     finally:
@@ -112,6 +125,7 @@ class _ChildConfig(NamedTuple):
     version: str
     egress: Egress
     cache: Path
+    limits: SourceLimits
 
 
 class _ChildProcess:
@@ -187,7 +201,7 @@ def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
 
         message: tuple[str, object]
         try:
-            result = run_job(job, ruleset, config.egress, config.cache, send_progress)
+            result = run_job(job, ruleset, config.egress, config.cache, send_progress, config.limits)
             message = ("done", serialize_job_result(result))
         except OperatorError as error:
             message = ("failed", error.message)

@@ -15,16 +15,24 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
+from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.net.guard import Egress
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import ScanResult, SerializedResult, deserialize_result, serialize_result
 from outcrop.sources import files
+from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git import scan as git_scan
 from outcrop.sources.git.clone import COMMIT_REF, Remote, clone, fetch_commit, list_remote_refs
 from outcrop.sources.git.known_secrets import EarlierScan, KnownSecret, contains_value, list_containing_files
-from outcrop.sources.git.repository import Repository, find_git_folder, open_local
+from outcrop.sources.git.repository import Repository, find_git_folder, open_local, pack_bytes
 from outcrop.sources.isolated.excerpts import add_blob_excerpts, add_file_excerpts
-from outcrop.sources.located import CommitInfo, LocatedHit, ProgressCallback, ScanOutcome
+from outcrop.sources.located import (
+    CommitInfo,
+    LocatedHit,
+    ProgressCallback,
+    ScanOutcome,
+    too_many_findings,
+)
 from outcrop.sources.workspace import work_folder
 
 _MAX_CHECKED_BYTES = 256 << 20  # of a file that is searched for a known secret: it is held in memory
@@ -64,14 +72,20 @@ class JobResult:
 JobProgressCallback = Callable[[int, int, int], None]  # called with blobs, bytes, commits
 
 
-def run_job(
-    job: RepositoryJob, ruleset: RuleSet, egress: Egress, work: Path, on_progress: JobProgressCallback
+def run_job(  # noqa: PLR0917 - what a job needs
+    job: RepositoryJob,
+    ruleset: RuleSet,
+    egress: Egress,
+    work: Path,
+    on_progress: JobProgressCallback,
+    limits: SourceLimits = SOURCE_LIMITS,
 ) -> JobResult:
     """Scan the repository of a job, cloned into a temporary folder in `work`, or its local folder.
 
     `on_progress` is called with blobs, bytes and commits. If the remote refs still have the known digest,
-    nothing is cloned, and the result is marked as `unchanged`. The hits of the result have excerpts. Raise
-    OperatorError if the repository cannot be cloned or opened.
+    nothing is cloned, and the result is marked as `unchanged`. The hits of the result have excerpts. Past one
+    of `limits` the result has what was found until then, and a gap. Raise OperatorError if the repository
+    cannot be cloned or opened.
     """
 
     def progress(outcome: ScanOutcome) -> None:
@@ -79,16 +93,17 @@ def run_job(
         on_progress(outcome.files, outcome.size, outcome.commits)
 
     if job.folder and not find_git_folder(job.folder):
-        return _scan_files(job, job.folder, ruleset, progress)
-    with work_folder(work) as folder:
+        with SourceBudget(limits).watch() as budget:
+            return _scan_files(job, job.folder, ruleset, progress, budget)
+    with work_folder(work) as folder, SourceBudget(limits).watch(folder) as budget:
         if job.remote and job.known_refs_digest:
             digest = _refs_digest(list_remote_refs(job.remote, folder, egress))
             if digest == job.known_refs_digest:
                 return JobResult(refs_digest=digest, unchanged=True)
-        repository = _open_repository(job, folder, egress)
+        repository = _open_repository(job, folder, egress, budget)
         if job.had_refs and not repository.refs:
             return JobResult(gaps=[("", _NO_REFS)], known_present=[False] * len(job.known.secrets))
-        processes = job.processes if _pack_bytes(repository) > _MIN_PARALLEL_BYTES else 1
+        processes = job.processes if pack_bytes(repository) > _MIN_PARALLEL_BYTES else 1
         scan = git_scan.GitScan(repository, ruleset, Confidence.MEDIUM, processes, progress)
         if job.commit:
             result = _job_result(git_scan.scan_commit(scan, repository.refs[COMMIT_REF]))
@@ -101,11 +116,12 @@ def run_job(
             result.tips = continued.tips
             result.known_present = continued.known_present
             result.is_complete = continued.is_complete
+        _limit_findings(result, limits)
         add_blob_excerpts(result.located, repository, ruleset)
         return result
 
 
-def _open_repository(job: RepositoryJob, folder: Path, egress: Egress) -> Repository:
+def _open_repository(job: RepositoryJob, folder: Path, egress: Egress, budget: SourceBudget) -> Repository:
     """Open the local repository of a job, or clone the remote one (or fetch its one commit) into `folder`.
 
     Raise OperatorError if the local repository no longer exists, or if git fails.
@@ -114,21 +130,24 @@ def _open_repository(job: RepositoryJob, folder: Path, egress: Egress) -> Reposi
         git_folder = find_git_folder(job.folder or Path())
         if git_folder is None:
             raise OperatorError("the repository no longer exists")
-        return open_local(git_folder, folder)
+        return open_local(git_folder, folder, budget)
     if job.commit:
-        return fetch_commit(job.remote, job.commit, folder, egress)
-    return clone(job.remote, folder, egress)
+        return fetch_commit(job.remote, job.commit, folder, egress, budget)
+    return clone(job.remote, folder, egress, budget)
 
 
-def _scan_files(job: RepositoryJob, root: Path, ruleset: RuleSet, progress: ProgressCallback) -> JobResult:
+def _scan_files(
+    job: RepositoryJob, root: Path, ruleset: RuleSet, progress: ProgressCallback, budget: SourceBudget
+) -> JobResult:
     """Scan `root`, a folder that is not a repository or a single file; check the known secrets of the job.
 
     The result is complete if there are no gaps. Raise OperatorError or OSError as `scan_folder` does.
     """
-    folder = files.FolderScan(root, ruleset, Confidence.MEDIUM, job.processes, lambda _: False)
+    folder = files.FolderScan(root, ruleset, Confidence.MEDIUM, job.processes, lambda _: False, budget=budget)
     result = _job_result(files.scan_folder(folder, progress))
-    add_file_excerpts(result.located, root, ruleset)
     found = {(place.path, reveal(place.hit.secret)) for place in result.located}
+    _limit_findings(result, budget.limits)
+    add_file_excerpts(result.located, root, ruleset)
     result.known_present = [
         (known.path, known.value) in found or _is_in_file(root, known, ruleset) for known in job.known.secrets
     ]
@@ -163,11 +182,15 @@ def _file_contains(path: Path, value: str | None, ruleset: RuleSet) -> bool:
     return value is None or len(content) > _MAX_CHECKED_BYTES or contains_value(ruleset, content, value)
 
 
-def _pack_bytes(repository: Repository) -> int:
-    """Return the total size of the repository's packs in bytes."""
-    return sum(
-        pack.stat().st_size for folder in repository.objects for pack in (folder / "pack").glob("*.pack")
-    )
+def _limit_findings(result: JobResult, limits: SourceLimits) -> None:
+    """Drop the hits beyond the limit and add a gap with their number.
+
+    Then the result is not complete: nothing is resolved, and the next job of this source begins anew.
+    """
+    if (surplus := len(result.located) - limits.findings) > 0:
+        result.gaps.append(("", too_many_findings(surplus, limits.findings)))
+        del result.located[limits.findings :]
+        result.is_complete = False
 
 
 def _refs_digest(refs: dict[bytes, bytes]) -> str:
