@@ -17,6 +17,7 @@ class SourceLimits:
     disk: int = 20_000 * MEGA  # bytes of the working folder
     total_disk: int = 60_000 * MEGA  # bytes of the working folders of all sources together
     free_disk: int = 500 * MEGA  # bytes that stay free on the disk of the working folder
+    git_memory: int = 1 << 30  # bytes of the data segment of one git process
     diff_memory: int = 768 << 20  # bytes of all git processes that compare commits
     findings: int = 50_000  # that are recorded; the others are counted
     # CPU seconds that are not explained by work: a source that yields nothing new for so long is cut short.
@@ -31,5 +32,4 @@ class SourceLimits:
 SOURCE_LIMITS = SourceLimits()
 
 # Bytes of the data segment of one git process.
-GIT_MEMORY = 1 << 30
 READ_MEMORY = 700 << 20  # to read objects

@@ -5,8 +5,8 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -30,6 +30,8 @@ class GitHost:
     ca: Path
     delay: float = 0.0  # seconds before every response
     page: bytes | None = None  # the body of every response, in place of git's: a proxy's sign-in page
+    refs: Iterable[bytes] = ()  # pieces of a hostile host's list of refs, in place of git's
+    pack: Iterable[bytes] = ()  # pieces of its answer to a fetch
     # path, Host and Authorization of each request
     requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)
 
@@ -61,6 +63,9 @@ def git_host(root: Path, folder: Path) -> Iterator[GitHost]:
                 self.send_header("Content-Length", str(len(host.page)))
                 self.end_headers()
                 self.wfile.write(host.page)
+                return
+            if host.refs:
+                self._stream(host.refs if self.command == "GET" else host.pack)
                 return
             if self.path.startswith("/moved"):
                 self.send_response(302)
@@ -94,6 +99,19 @@ def git_host(root: Path, folder: Path) -> Iterator[GitHost]:
             self.wfile.write(content)
 
         do_POST = do_GET  # noqa: N815
+
+        def _stream(self, pieces: Iterable[bytes]) -> None:
+            """Send the pieces until they or the client end."""
+            self.rfile.read(int(self.headers["Content-Length"] or 0))
+            kind = "advertisement" if self.command == "GET" else "result"
+            self.send_response(200)
+            self.send_header("Content-Type", f"application/x-git-upload-pack-{kind}")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            with suppress(OSError):
+                for piece in filter(None, pieces):
+                    self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                self.wfile.write(b"0\r\n\r\n")
 
         def log_message(self, *_: object) -> None:
             pass

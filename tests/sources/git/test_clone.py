@@ -1,14 +1,22 @@
 """Clone repositories over https from a git server with TLS on the loopback interface."""
 
+import hashlib
+import random
+import struct
 import subprocess
+import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from outcrop.domain.errors import OperatorError
+from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.net.guard import Egress
+from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git.clone import Remote, clone
+from tests.sources.git.test_pack import entry, varint
 from tests.support.git_host import ENV, GitHost, git_host
 
 
@@ -121,3 +129,71 @@ def test_credentials_do_not_stay_in_the_mirror(server, tmp_path):
     work = folder(tmp_path)
     clone(Remote.parse("https://me:hunter2hunter2@git.example/repo.git"), work, server.egress)
     assert all(b"hunter2" not in file.read_bytes() for file in work.rglob("*") if file.is_file())
+
+
+# Hostile hosts
+
+
+OID = b"1" * 40
+
+
+def packet(text: bytes) -> bytes:
+    return b"%04x" % (len(text) + 4) + text
+
+
+BEGINNING = packet(b"# service=git-upload-pack\n") + b"0000"
+ONE_REF = [BEGINNING, packet(OID + b" refs/heads/main\0shallow\n"), b"0000"]
+
+
+def pack_of(count: int, *entries: bytes) -> list[bytes]:
+    return [packet(b"NAK\n"), b"PACK" + struct.pack(">II", 2, count), *entries]
+
+
+def failure(host: GitHost, work: Path, limits: SourceLimits = SOURCE_LIMITS) -> str:
+    """Clone from a hostile host, and return the reason why that fails."""
+    with SourceBudget(limits).watch(work) as budget, pytest.raises(OperatorError) as raised:
+        clone(Remote.parse("https://git.example/repo.git"), work, host.egress, budget)
+    return raised.value.message
+
+
+def test_a_pack_whose_objects_do_not_fit_in_the_memory_is_refused(server, tmp_path):
+    """A delta that copies its base again and again: a few kilobytes become two gigabytes."""
+    base = zlib.compress(bytes(1 << 20), 9)
+    copies = 2_000
+    copy = b"\xc0\x10"  # a megabyte from offset 0: the third byte of the size
+    delta = varint(1 << 20) + varint(copies << 20) + copy * copies
+    head = entry(3, 1 << 20, b"")[: -len(zlib.compress(b""))]
+    first = head + base
+    distance = len(first)
+    encoded = bytes([0x80 | (distance >> 7) - 1, distance & 0x7F])
+    server.refs, server.pack = ONE_REF, pack_of(2, first, entry(6, len(delta), delta, encoded))
+    body = b"".join(server.pack)
+    server.pack = [body, hashlib.sha1(body[8:]).digest()]
+    assert len(body) < 16_000
+    assert "memory" in failure(server, folder(tmp_path)).lower()
+
+
+def test_an_endless_list_of_refs_ends_at_the_memory_of_git(server, tmp_path):
+    def refs() -> Iterator[bytes]:
+        yield BEGINNING
+        for number in range(100_000_000):
+            yield b"".join(
+                packet(b"%040x refs/heads/%0100d\n" % (at + 1, at))
+                for at in range(number * 500, number * 500 + 500)
+            )
+
+    server.refs = refs()
+    limits = replace(SOURCE_LIMITS, git_memory=40 << 20)
+    assert "memory" in failure(server, folder(tmp_path), limits).lower()
+
+
+def test_an_endless_pack_ends_at_the_quota_of_the_working_folder(server, tmp_path):
+    def pack() -> Iterator[bytes]:
+        deflate, noise = zlib.compressobj(0), random.Random(1).randbytes(1 << 20)
+        yield b"".join(pack_of(1_000, entry(3, 1 << 44, b"")[: -len(zlib.compress(b""))]))
+        while True:
+            yield deflate.compress(noise)
+
+    server.refs, server.pack = ONE_REF, pack()
+    limits = replace(SOURCE_LIMITS, disk=30_000_000)
+    assert "working folder has reached its limit of 30 MB" in failure(server, folder(tmp_path), limits)

@@ -15,6 +15,7 @@ from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from outcrop.domain.errors import OperatorError
+from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.net.guard import Egress, resolve
 from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git import command
@@ -22,6 +23,7 @@ from outcrop.sources.git.repository import Repository, open_mirror
 
 _TIMEOUT = 3_600.0  # seconds for one git command
 _MAX_OUTPUT_BYTES = 256 << 20  # of one git command: a million refs take 80 MB
+_FILE_ALLOWANCE = 64 << 20  # bytes of one file beyond the quota of the working folder
 _CHECK_OUTPUT_EVERY = 1.0  # seconds
 _TOO_MUCH_OUTPUT = "{}: cannot be cloned: its host sends too many refs or messages"
 # git takes any other answer of a host for the dumb protocol, and a sign-in page for an empty repository.
@@ -83,14 +85,16 @@ def clone(remote: Remote, work: Path, egress: Egress, budget: SourceBudget | Non
     return repository
 
 
-def list_remote_refs(remote: Remote, work: Path, egress: Egress) -> dict[bytes, bytes]:
+def list_remote_refs(
+    remote: Remote, work: Path, egress: Egress, budget: SourceBudget | None = None
+) -> dict[bytes, bytes]:
     """Return the refs of a remote repository (name -> object id), HEAD included, peeled tags (`^{}`) not.
 
-    git runs in the folder `work`. Raise OperatorError if the repository cannot be read or its host may not be
-    connected to.
+    git runs in the folder `work`, and `budget` watches what it costs. Raise OperatorError if the repository
+    cannot be read or its host may not be connected to.
     """
     source, config = _connect_config(remote, work, egress)
-    lines = _run(["ls-remote", "--quiet", "--", source], remote, config, work).split(b"\n")
+    lines = _run(["ls-remote", "--quiet", "--", source], remote, config, work, budget).split(b"\n")
     return {
         name: oid
         for oid, tab, name in (line.partition(b"\t") for line in lines)
@@ -188,9 +192,10 @@ def _run(
     `budget` has cut git short. Kill git and raise OperatorError after _TIMEOUT seconds, or if it prints more
     than _MAX_OUTPUT_BYTES.
     """
+    limits = budget.limits if budget else SOURCE_LIMITS
     # Files, since a host can send endless refs and messages: a pipe would be read into our memory.
     with tempfile.TemporaryFile(dir=work) as out, tempfile.TemporaryFile(dir=work) as errors:
-        code = _wait_for_git(arguments, remote, config, work, (out, errors))
+        code = _wait_for_git(arguments, remote, config, work, (out, errors), limits)
         if budget and budget.reason:
             raise OperatorError(f"{remote.url}: cannot be cloned: {budget.reason}")
         output, error_text = (_read_output(file, remote) for file in (out, errors))
@@ -210,12 +215,13 @@ def _read_output(file: IO[bytes], remote: Remote) -> bytes:
     return file.read()
 
 
-def _wait_for_git(
+def _wait_for_git(  # noqa: PLR0917 - what git gets, and its limits
     arguments: list[str],
     remote: Remote,
     config: dict[str, str],
     work: Path,
     outputs: tuple[IO[bytes], IO[bytes]],
+    limits: SourceLimits,
 ) -> int:
     """Run git with standard output and error output to two files; return its exit code.
 
@@ -230,7 +236,8 @@ def _wait_for_git(
         cwd=work,
         start_new_session=True,
     )
-    command.limit_resources(process.pid)
+    # The quota of the folder comes first: it names the limit.
+    command.limit_resources(process.pid, limits.git_memory, limits.disk + _FILE_ALLOWANCE)
     deadline = monotonic() + _TIMEOUT
     failure = None
     with process:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import IO
 
 from outcrop.domain.errors import OperatorError
-from outcrop.limits import GIT_MEMORY, SOURCE_LIMITS
+from outcrop.limits import SOURCE_LIMITS
 
 _GIGA = 1 << 30
 # Stream large objects instead of holding them in memory. Use small caches and no index file that the scanned
@@ -90,7 +90,7 @@ def start(
     *,
     stdin: int | None = subprocess.DEVNULL,
     stderr: int | IO[bytes] = subprocess.DEVNULL,
-    memory: int = GIT_MEMORY,
+    memory: int = SOURCE_LIMITS.git_memory,
     config: Mapping[str, str] | None = None,
 ) -> GitProcess:
     """Start git in a repository of our own, with its output as a pipe, and return the running process.
@@ -118,7 +118,9 @@ def start(
     return process
 
 
-def limit_resources(pid: int, memory: int = GIT_MEMORY, file_size: int = SOURCE_LIMITS.disk) -> None:
+def limit_resources(
+    pid: int, memory: int = SOURCE_LIMITS.git_memory, file_size: int = SOURCE_LIMITS.disk
+) -> None:
     """Limit memory and files of a git process that has just started, and disable its core dumps.
 
     `memory` limits the bytes of its data segment, `file_size` those of each file that it writes; its address

@@ -97,7 +97,7 @@ def run_job(  # noqa: PLR0917 - what a job needs
             return _scan_files(job, job.folder, ruleset, progress, budget)
     with work_folder(work) as folder, SourceBudget(limits).watch(folder) as budget:
         if job.remote and job.known_refs_digest:
-            digest = _refs_digest(list_remote_refs(job.remote, folder, egress))
+            digest = _refs_digest(list_remote_refs(job.remote, folder, egress, budget))
             if digest == job.known_refs_digest:
                 return JobResult(refs_digest=digest, unchanged=True)
         repository = _open_repository(job, folder, egress, budget)
