@@ -40,7 +40,6 @@ _MAX_METADATA_BYTES = 16 << 20  # of one ref, reflog or index file
 _REQUEST_SECONDS = 120.0
 _OBJECT_BATCH = 256  # loose objects that are requested before new references are considered
 _MAX_WANTED = 1_000_000  # ids in memory
-_INDEX_PACK_MEMORY = 4 << 30  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +185,7 @@ class _GitFolderDownload:
         """
         path = self.folder / "objects" / "pack" / name
         path.write_bytes(raw)
-        with command.start(self.folder, ["index-pack", str(path)], memory=_INDEX_PACK_MEMORY) as process:
+        with command.start(self.folder, ["index-pack", str(path)]) as process:
             try:
                 process.communicate(timeout=self.limits.seconds)
             except BaseException as error:

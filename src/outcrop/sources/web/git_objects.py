@@ -7,7 +7,6 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from outcrop.sources.git import command
@@ -20,6 +19,8 @@ _ID_LINES = re.compile(rb"^(?:tree|parent|object) ([0-9a-f]{40})$", re.MULTILINE
 _SUBMODULE_MODE = b"160000"
 _MAX_PARSED_BYTES = 16 << 20  # of a commit, tag or tree in a pack
 _CAT_FILE_BATCH = 2_000  # objects per `git cat-file`
+_BATCH_BYTES = 16 << 20  # of these objects, about
+_MAX_IDS = 500_000  # of packed objects, and as many that they refer to: each takes 100 bytes
 
 _INDEX_HEADER = struct.Struct(">4sII")  # signature, version, number of entries
 _INDEX_ENTRY_BYTES = 62  # of an entry before its path
@@ -106,24 +107,46 @@ def index_ids(raw: bytes) -> set[bytes]:
     return found
 
 
-def packed_ids(folder: Path) -> tuple[set[bytes], set[bytes]]:
+def packed_ids(folder: Path, limit: int = _MAX_IDS) -> tuple[set[bytes], set[bytes]]:
     """Return the hexadecimal ids of all objects in a repository, and the ids that these objects refer to.
 
     `folder` is a repository of our own, in which git may run. Objects larger than _MAX_PARSED_BYTES are not
-    searched for ids.
+    searched for ids. Each set has at most about `limit` ids: the packs may be made to exhaust the memory.
     """
     row_format = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
-    _, listing = command.run(folder, "cat-file", "--batch-all-objects", "--unordered", row_format)
-    rows = [row for line in listing.splitlines() if len(row := line.split()) == 3]
-    present = {oid for oid, _, _ in rows}
-    parsed = iter([oid for oid, kind, size in rows if kind != b"blob" and int(size) <= _MAX_PARSED_BYTES])
+    arguments = ["cat-file", "--batch-all-objects", "--unordered", row_format]
+    present: set[bytes] = set()
     referenced: set[bytes] = set()
-    while batch := list(islice(parsed, _CAT_FILE_BATCH)):
-        ids = b"".join(oid + b"\n" for oid in batch)
-        _, output = command.run(folder, "cat-file", "--batch", stdin_data=ids)
-        for kind, content in _cat_file_objects(output):
-            referenced |= _content_references(kind, content)
-    return present, referenced
+    batch: list[bytes] = []
+    batch_bytes = 0
+    with command.start(folder, arguments) as process:
+        assert process.stdout is not None  # noqa: S101 - for the type checker
+        for oid, kind, digits in (row for line in process.stdout if len(row := line.split()) == 3):
+            present.add(oid)
+            size = int(digits)
+            if kind != b"blob" and size <= _MAX_PARSED_BYTES and len(referenced) < limit:
+                batch.append(oid)
+                batch_bytes += size
+                if batch_bytes > _BATCH_BYTES or len(batch) == _CAT_FILE_BATCH:
+                    referenced |= _read_references(folder, batch, limit)
+                    batch, batch_bytes = [], 0
+            if len(present) >= limit:
+                process.kill()
+                break
+    return present, referenced | _read_references(folder, batch, limit)
+
+
+def _read_references(folder: Path, oids: list[bytes], limit: int) -> set[bytes]:
+    """Return the ids that the objects with these ids refer to; stop when there are `limit` ids."""
+    found: set[bytes] = set()
+    if not oids:
+        return found
+    _, output = command.run(folder, "cat-file", "--batch", stdin_data=b"".join(oid + b"\n" for oid in oids))
+    for kind, content in _cat_file_objects(output):
+        found |= _content_references(kind, content)
+        if len(found) >= limit:
+            break
+    return found
 
 
 def _cat_file_objects(output: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from outcrop.net.http import HttpClient, HttpError
 from outcrop.sources.web.crawl import CrawlOptions
+from outcrop.sources.web.json_process import ParserDiedError
 from outcrop.sources.web.polite_client import PoliteClient
 from outcrop.sources.web.response_reader import full_text
 
@@ -39,5 +40,8 @@ async def refetch(client: PoliteClient, url: str) -> RefetchResult:
     except HttpError as error:
         return RefetchResult(error=str(error))
     problem = "the response is larger than the limit" if response.truncated else None
-    body = await asyncio.to_thread(full_text, response)
+    try:
+        body = await asyncio.to_thread(full_text, response)
+    except ParserDiedError as error:
+        return RefetchResult(response.status, response.media_type, error=str(error))
     return RefetchResult(response.status, response.media_type, body, problem)

@@ -1,13 +1,14 @@
 """Parse a response of a site: the texts to scan, the links to follow, and the URL of a source map."""
 
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from outcrop.domain.finding import SourceType
 from outcrop.net.http import HttpResponse
 from outcrop.sources.web import content_types, source_map
 from outcrop.sources.web.asset_names import stable_path
-from outcrop.sources.web.links import MAX_LINKS, html_links, json_links, xml_links
+from outcrop.sources.web.json_process import ParserDiedError, read_json_links, read_source_map
+from outcrop.sources.web.links import MAX_LINKS, html_links, xml_links
 from outcrop.sources.web.scripts import script_links
 from outcrop.sources.web.urls import WebLink, WebLinkKind, is_script_url, normalise_url, url_origin, url_path
 
@@ -64,13 +65,15 @@ def parse_response(response: HttpResponse, kind: WebLinkKind, page: str) -> Pars
 def full_text(response: HttpResponse) -> bytes:
     """Return the body of a response as UTF-8, with the original files of its source map appended, if any.
 
-    The map is the response itself, or is embedded in it. A malformed map is ignored.
+    The map is the response itself, or is embedded in it. A malformed map is ignored. Raise ParserDiedError if
+    a map costs too much to be read.
     """
     body = content_types.to_utf8(response.body, response.headers)
     texts = [body]
     for candidate in (body, _decode_inline_map(body)):
         if _looks_like_json(candidate):
-            texts += [original.body for original in _parse_source_map(response, candidate).resources]
+            with suppress(source_map.SourceMapError):
+                texts += [original.content for original in read_source_map(candidate)[0]]
     return b"\n".join(texts)
 
 
@@ -85,7 +88,10 @@ def _parse_document(response: HttpResponse, body: bytes, *, is_html: bool) -> Pa
     if is_html:
         parsed.links = html_links(body, url)
     elif content_types.is_json(media_type) or url_path(url).endswith((".json", ".webmanifest")):
-        parsed.links = json_links(body, url)
+        try:
+            parsed.links = read_json_links(body, url)
+        except ParserDiedError as error:
+            parsed.problem = str(error)
     elif content_types.is_xml(media_type):
         parsed.links = xml_links(body, url)
     if len(parsed.links) >= MAX_LINKS:
@@ -151,23 +157,16 @@ def _decode_inline_map(script: bytes) -> bytes:
 
 
 def _parse_source_map(response: HttpResponse, raw: bytes) -> ParsedResponse:
-    """Return the original files in the source map `raw` as resources, or the problem if it is malformed.
+    """Return the original files in the source map `raw` as resources, or the problem why they are missing.
 
     The response is the map, or the script that embeds it.
     """
     try:
-        return ParsedResponse(list(_original_resources(response, raw)))
-    except source_map.SourceMapError as error:
+        files, problem = read_source_map(raw)
+    except (source_map.SourceMapError, ParserDiedError) as error:
         return ParsedResponse(problem=str(error))
-
-
-def _original_resources(response: HttpResponse, raw: bytes) -> Iterator[Resource]:
-    """Yield the original files in the source map `raw`; raise SourceMapError if it is malformed.
-
-    The response is the map, or the script that embeds it.
-    """
-    for original in source_map.original_files(raw):
-        yield Resource(
+    resources = [
+        Resource(
             response.url,
             original.name,
             SourceType.JS_BUNDLE,
@@ -176,6 +175,9 @@ def _original_resources(response: HttpResponse, raw: bytes) -> Iterator[Resource
             response.media_type,
             original.content,
         )
+        for original in files
+    ]
+    return ParsedResponse(resources, problem=problem)
 
 
 def _looks_like_json(body: bytes) -> bool:
