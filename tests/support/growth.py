@@ -29,7 +29,7 @@ def grows_linearly(work: Callable[[int], object], size: int, times: int = 8) -> 
 
 
 class CountingBytes(bytes):
-    """Bytes that count in `searched` how many of them `find` and `rfind` look at."""
+    """Bytes that count in `searched` how many of them `find` and `rfind` read."""
 
     searched = 0
 

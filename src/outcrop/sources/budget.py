@@ -1,8 +1,8 @@
 """Watch the processes of one source, and cut the source short when it costs more than its limits allow.
 
 A thread measures this process and all processes that it has started since: their memory, their CPU time and
-the size of the working folder. Past a limit it kills the processes that were started. Whoever waits for them
-finds `SourceBudget.reason` set, keeps what was found until then, and reports the reason as a gap.
+the size of the working folder. Past a limit it kills the processes that were started. The code that waits for
+them finds `SourceBudget.reason` set, keeps what was found until then, and reports the reason as a gap.
 """
 
 import os

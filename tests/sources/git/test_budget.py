@@ -16,6 +16,7 @@ from outcrop.limits import MEGA, SOURCE_LIMITS, SourceLimits
 from outcrop.net.guard import Egress
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.budget import SourceBudget
+from outcrop.sources.git.known_secrets import EarlierScan, KnownSecret
 from outcrop.sources.git.repository import open_local
 from outcrop.sources.git.scan import GitScan, scan_history
 from outcrop.sources.isolated.repository_job import RepositoryJob, run_job
@@ -194,3 +195,36 @@ def test_a_large_repository_may_cost_more_before_it_yields() -> None:
             hashlib.sha256(bytes(1_000_000))
         assert budget.find_exceeded() is None
     assert budget.reason is None
+
+
+# Findings
+
+
+def test_findings_beyond_the_limit_are_counted(repo: Repo, scan: Scan, tmp_path: Path) -> None:
+    values = [token(f"value {number}") for number in range(12)]
+    repo.commit({"a": "\n".join(values)})
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a").write_text("\n".join(values))
+    limits = replace(SOURCE_LIMITS, findings=10)
+    for target in (repo.path, tmp_path / "folder"):
+        scanned = scan(target, limits=limits)
+        assert len(scanned.secrets) == 10
+        assert scanned.has_gap("2 more findings: only 10 of one source are recorded")
+
+
+def test_a_job_with_too_many_findings_resolves_nothing(repo: Repo, ruleset: RuleSet, tmp_path: Path) -> None:
+    """All known secrets are still present, and the next job scans everything again."""
+    values = [token(f"value {number}") for number in range(12)]
+    repo.commit({"a": "\n".join(values)})
+    known = tuple(KnownSecret(b"a", frozenset(), value) for value in [*values, token("gone")])
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a").write_text("\n".join(values))
+    for source in (repo.path, folder):
+        job = RepositoryJob(folder=source, known=EarlierScan((), known))
+        limits = replace(SOURCE_LIMITS, findings=10)
+        result = run_job(job, ruleset, Egress(), tmp_path, lambda *_: None, limits)
+        assert len(result.located) == 10
+        assert result.known_present == [True] * 12 + [False]
+        assert not result.is_complete
+        assert ("", "2 more findings: only 10 of one source are recorded") in result.gaps
