@@ -247,9 +247,7 @@ def _source_limits() -> SourceLimits:
     """
     if not any(name.startswith("OUTCROP_MAX_") for name in os.environ):
         return SOURCE_LIMITS
-    from outcrop.settings import load_environment_settings  # noqa: PLC0415
-
-    return load_environment_settings().source_limits
+    return read_settings().source_limits
 
 
 def _validate(report: ScanReport, *, only_valid: bool) -> bool:
