@@ -293,7 +293,8 @@ def test_a_backup_of_an_older_schema_is_migrated(cluster: str, worker_id: str, e
     restore_summary = restore(empty_database, file)
     assert restore_summary.migrated[0] == "0008_asking_again"
     assert restore_summary.migrated[-1] == max(restore_summary.migrated)
-    assert set(run_health_checks(empty_database).values()) == {True}
+    failed = [name for name, ok in run_health_checks(empty_database).items() if not ok]
+    assert failed == ["encrypted values"], "these are made up"
     with psycopg.connect(empty_database) as db:
         assert db.execute("SELECT status FROM findings WHERE closed_at IS NOT NULL").fetchall() == [
             ("customer_restricted",)

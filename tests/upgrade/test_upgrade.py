@@ -79,16 +79,16 @@ async def upgrade(url: str) -> tuple[list[str], list[maintenance.HealthCheck]]:
     async with await connect(url) as db:
         applied = await schema.migrate(db)
         assert await rollups.find_mismatches(db) == []
-        before = await run_checks(db)
+        before = await check_all_but_boxes(db)
         assert all(check.ok for check in before), before
         async with db.transaction():
             for account_id, finding_id in await scores.lock_outdated(db, VERSION, 100):
                 compute = partial(score_stored, moment=now())
                 await scores.rescore(db, account_id, [finding_id], compute)
-        return applied, await run_checks(db)
+        return applied, await check_all_but_boxes(db)
 
 
-async def run_checks(db: Connection) -> list[maintenance.HealthCheck]:
+async def check_all_but_boxes(db: Connection) -> list[maintenance.HealthCheck]:
     """Run the checks of `outcrop doctor`, without that of the encrypted values: those of the rows are made up."""
     checks = await maintenance.run_health_checks(db, OPERATOR, None)
     return [check for check in checks if check.name != "encrypted values"]
