@@ -269,9 +269,10 @@ def _is_archive(path: bytes) -> bool:
 
 
 def _cut_file(base: bytes, path: bytes, size: int, jobs: int, gap: GapCallback) -> Iterator[Batch]:
-    """Yield (path, part) for each part of a large file of `size` bytes, for `jobs` processes.
+    """Yield (path, part) for each part of a large file of `size` bytes, to be scanned by `jobs` processes.
 
-    The path is relative to `base`. If the file cannot be read, call `gap` with path and reason.
+    A part is a position without content; the file is read to count lines. The path is relative to `base`.
+    If reading fails, also after some parts, call `gap` with path and reason.
     """
     try:
         with open_regular_file(base + path) as file:

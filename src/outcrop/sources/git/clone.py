@@ -190,7 +190,7 @@ def _run(
 
     Raise OperatorError with the address of `remote` and git's reason if git fails, or with the limit if
     `budget` has cut git short. Kill git and raise OperatorError after _TIMEOUT seconds, or if it prints more
-    than _MAX_OUTPUT_BYTES.
+    than _MAX_OUTPUT_BYTES. With `connects`, also raise OperatorError if what answers is not a git host.
     """
     limits = budget.limits if budget else SOURCE_LIMITS
     # Files, since a host can send endless refs and messages: a pipe would be read into our memory.

@@ -70,7 +70,7 @@ def find_git_folder(path: Path) -> Path | None:
 
 
 def has_missing_git_folder(path: Path) -> bool:
-    """Whether `.git` of a working tree is a file that names no git folder, as in a worktree mounted alone."""
+    """Whether `.git` of a working tree is a file whose git folder is absent, as in a tree mounted alone."""
     return (
         os.path.isfile(path / ".git")
         and read_small_file(path / ".git").startswith(b"gitdir:")

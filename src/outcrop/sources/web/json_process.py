@@ -89,7 +89,12 @@ def _run_child(arguments: list[str], text: bytes, limits: ParserLimits) -> Any:
 
 
 def main(memory: str, cpu_seconds: str, kind: str, argument: str) -> None:
-    """Parse standard input in a child process, and write the result, or the reason of a failure."""
+    """Limit this child process, parse standard input, and write the result to standard output with marshal.
+
+    With the kind of a source map, `argument` is the largest number of files, and the result is a text if the
+    map is malformed. Otherwise the first line of the input is the URL, and the result are links. Exit with 1,
+    without a result, if the text would need more than `memory` bytes.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
     resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_seconds), int(cpu_seconds)))

@@ -151,9 +151,9 @@ def _inline_script_links(tree: LexborHTMLParser, base: str, nearby: list[str]) -
 
 
 def _document_links(tree: LexborHTMLParser, base: str) -> Iterator[WebLink]:
-    """Yield the frames, refresh targets, manifests, related pages, GET forms and anchors of a page.
+    """Yield the links to frames, refresh targets, manifests, related pages, forms and anchors of a page.
 
-    URLs are relative to `base`.
+    References are resolved against the URL `base`.
     """
     for node in tree.css("iframe[src], frame[src]"):
         yield from _link(_attribute(node, "src"), base, WebLinkKind.EMBEDDED)
