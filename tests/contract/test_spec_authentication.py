@@ -209,7 +209,13 @@ def test_keys_belong_to_the_account_and_outlive_the_member(stage: Backend, tenan
     email = f"{uuid4().hex}@example.com"
     stage.run(
         lambda db: accounts.create_member(
-            db, tenant.account, email=email, role=Role.ADMIN, password="p" * 12, by="test", now=now()
+            db,
+            tenant.account,
+            email=email,
+            role=Role.ADMIN,
+            password="quiet staples 42",
+            by="test",
+            now=now(),
         )
     )
     _, token = stage.key(tenant.account, member=email)

@@ -235,7 +235,13 @@ def test_resolved_by_stays_when_the_member_is_removed(stage: Backend, tenant: Te
     email = f"leaver-{tenant.account.slug}@example.com"
     stage.run(
         lambda db: accounts.create_member(
-            db, tenant.account, email=email, role=Role.MEMBER, password="p" * 12, by="test", now=now()
+            db,
+            tenant.account,
+            email=email,
+            role=Role.MEMBER,
+            password="quiet staples 42",
+            by="test",
+            now=now(),
         )
     )
     _, token = stage.key(tenant.account, member=email)

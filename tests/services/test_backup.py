@@ -86,11 +86,13 @@ def hooks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeServer]:
         yield opened
 
 
-def run_health_checks(url: str) -> dict[str, bool]:
-    async def main() -> dict[str, bool]:
+def failed_checks(url: str) -> list[str]:
+    """Return the names of the checks of `outcrop doctor` that fail."""
+
+    async def main() -> list[str]:
         async with await database.connect(url) as db:
             checks = await maintenance.run_health_checks(db, OPERATOR, None)
-            return {check.name: check.ok for check in checks}
+            return [check.name for check in checks if not check.ok]
 
     return asyncio.run(main())
 
@@ -129,7 +131,7 @@ def test_a_restore_brings_everything_back_without_superuser_rights(
     for table in ("sessions", "links", "sign_in_attempts", "rate_windows", "procrastinate_jobs"):
         assert select_rows(testbed.url, table), "the original has rows"
         assert select_rows(url, table) == []
-    assert set(run_health_checks(url).values()) == {True}
+    assert failed_checks(url) == ["encrypted values"], "the second factor is made up"
     assert (summary.migrated, summary.deliveries, summary.runs) == ([], 2, 1)
 
 
@@ -201,7 +203,7 @@ def test_concurrent_writes_are_not_in_the_backup(
     restore(empty_database, file)
     for table in sorted(before.keys() - {"audit", "outbox", "scans"}):
         assert select_rows(empty_database, table) == before[table], table
-    assert run_health_checks(empty_database)["counts"]
+    assert "counts" not in failed_checks(empty_database)
 
 
 # --- deliveries and runs after a restore
@@ -293,8 +295,7 @@ def test_a_backup_of_an_older_schema_is_migrated(cluster: str, worker_id: str, e
     restore_summary = restore(empty_database, file)
     assert restore_summary.migrated[0] == "0008_asking_again"
     assert restore_summary.migrated[-1] == max(restore_summary.migrated)
-    failed = [name for name, ok in run_health_checks(empty_database).items() if not ok]
-    assert failed == ["encrypted values"], "these are made up"
+    assert failed_checks(empty_database) == ["encrypted values"], "these are made up"
     with psycopg.connect(empty_database) as db:
         assert db.execute("SELECT status FROM findings WHERE closed_at IS NOT NULL").fetchall() == [
             ("customer_restricted",)

@@ -132,6 +132,9 @@ STATEMENTS: dict[str, Callable[[Connection, _Batch], Awaitable[object]]] = {
     ),
     "findings/scores.select_wrong_spread": lambda db, b: scores.select_wrong_spread(db, b.account_id, b.keys),
     "findings/scores.select_unseen": lambda db, b: scores.select_unseen(db, b.account_id, _ids(b)),
+    "findings/verdicts.set_keys": lambda db, b: verdicts.set_keys(
+        db, b.account_id, dict(zip(_ids(b), b.keys, strict=True))
+    ),
     "findings/scores.select_seen": lambda db, b: scores.select_seen(db, b.account_id, _ids(b)),
     "findings/scores.select_unseen_of_run": lambda db, b: scores.select_unseen_of_run(
         db, b.account_id, "source 1", _RUN

@@ -81,7 +81,7 @@ def test_certificate_of_another_authority_is_refused(server, tmp_path):
 
 
 def test_private_address_is_refused_before_anything_is_sent(server, tmp_path):
-    with pytest.raises(OperatorError, match="not a public address"):
+    with pytest.raises(OperatorError, match="not public"):
         clone(
             Remote.parse(f"https://127.0.0.1:{server.port}/repo.git"),
             folder(tmp_path),

@@ -73,7 +73,8 @@ async def select(db: Connection, account_id: int, keys: Collection[bytes]) -> di
                 SELECT * FROM verdicts v
                 WHERE v.account_id = %(account)s
                   AND v.fingerprint >= wanted.value AND v.fingerprint < wanted.value || %(end)s
-                  AND (v.fingerprint = ANY(%(keys)s) OR {_IN_USE})) found""".encode(),
+                  AND (v.fingerprint = ANY(%(keys)s) OR {_IN_USE})
+                OFFSET 0) found""".encode(),
         {
             "account": account_id,
             "keys": list(keys),
@@ -221,9 +222,9 @@ async def select_without_key(db: Connection, account_id: int, fingerprint: bytes
 
 
 async def set_keys(db: Connection, account_id: int, keys: Mapping[UUID, bytes]) -> None:
-    """Save verdict keys by finding id."""
-    await db.execute(
-        """UPDATE findings f SET verdict_key = new.key FROM unnest(%s::uuid[], %s::bytea[]) AS new (id, key)
-           WHERE f.account_id = %s AND f.id = new.id""",
-        [list(keys), list(keys.values()), account_id],
-    )
+    """Save verdict keys by finding id, row by row: a join with all keys would read the whole account."""
+    async with db.cursor() as cursor:
+        await cursor.executemany(
+            f"UPDATE findings SET verdict_key = %s WHERE {rows.BY_ID}".encode(),
+            [(key, account_id, finding_id) for finding_id, key in keys.items()],
+        )
