@@ -14,7 +14,7 @@ import orjson
 import typer
 
 from outcrop import __version__
-from outcrop.cli.env_file import read_settings
+from outcrop.cli.env_file import env_file_arguments, read_settings
 from outcrop.cli.streams import fail, printing
 from outcrop.domain import sarif
 from outcrop.domain.errors import BadInputError
@@ -243,11 +243,12 @@ def _remote_options(targets: list[str]) -> dict[str, Any]:
 def _source_limits() -> SourceLimits:
     """Return the limits of each source.
 
-    Without a setting for one the settings are not loaded: that takes as long as a small scan.
+    The settings are loaded only if the environment has such a setting, or with `--env-file`: that takes as
+    long as a small scan.
     """
-    if not any(name.startswith("OUTCROP_MAX_") for name in os.environ):
-        return SOURCE_LIMITS
-    return read_settings().source_limits
+    if any(name.startswith("OUTCROP_MAX_") for name in os.environ) or env_file_arguments():
+        return read_settings().source_limits
+    return SOURCE_LIMITS
 
 
 def _validate(report: ScanReport, *, only_valid: bool) -> bool:

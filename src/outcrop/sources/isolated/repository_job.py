@@ -185,8 +185,7 @@ def _file_contains(path: Path, value: str | None, ruleset: RuleSet) -> bool:
 def _limit_findings(result: JobResult, limits: SourceLimits) -> None:
     """Drop the hits beyond the limit and add a gap with their number.
 
-    Then the result is not complete: nothing is resolved, and the next job of this source scans everything
-    again.
+    Then the result is not complete: nothing is resolved, and the next job scans everything again.
     """
     if (surplus := len(result.located) - limits.findings) > 0:
         result.gaps.append(("", too_many_findings(surplus, limits.findings)))
