@@ -1,6 +1,7 @@
 """Write lines that are almost credentials: examples of the rule files with one defect, and ordinary code."""
 
 import base64
+import itertools
 import random
 import re
 import string
@@ -100,6 +101,43 @@ def code_kinds() -> dict[str, LineMaker]:
         "GET /search?q=<a5>%20<a5>%2F<a4>%3D1",
     )
     return {template: line(template) for template in templates}
+
+
+def repeated_shapes() -> list[str]:
+    """Return short texts that are almost an assignment; repeated, they could take quadratic time.
+
+    They are the combinations of names, separators, quotes and values, and rows of connection strings.
+    """
+    names = ("secret", "password", "token", "api_key", "DB_PASSWORD", "tokens", "identified by", "PASS")
+    separators = (
+        ",",
+        ";",
+        "\t",
+        " ",
+        ":",
+        "=",
+        ": ",
+        " = ",
+        "=>",
+        "|",
+        '":"',
+        "(",
+        ">",
+        ":=",
+        "->",
+        "/",
+        "{",
+    )
+    values = ("", "x", "changeme", '"x"', "'changeme'", "${VAR}", "a" * 40)
+    rows = (
+        "Server=db;Database=a;User Id=sa;Password=${P};",
+        "postgres://user:${PASS}@host/db",
+        "jdbc:mysql://h/db?user=a&password=${P}",
+        "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=${K};",
+        "Data Source=h;Password=changeme",
+        "redis://:${P}@h",
+    )
+    return [*map("".join, itertools.product(names, separators, values)), *rows]
 
 
 def _with_defect(

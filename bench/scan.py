@@ -353,6 +353,7 @@ def _measure_hard_files(
             ("minified JavaScript on one line", scan_corpus.make_minified_file),
             ("near misses on every line", scan_corpus.make_near_misses_file),
             ("code that is no credential on every line", scan_corpus.make_code_file),
+            ("shapes of assignments, repeated", scan_corpus.make_repeated_shapes_file),
         )
     }
     ordinary = _make_once(

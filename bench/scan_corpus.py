@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from bench.near_misses import LineMaker, code_kinds, near_miss_kinds
+from bench.near_misses import LineMaker, code_kinds, near_miss_kinds, repeated_shapes
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.load import load_ruleset
 from outcrop.scanner.rules.example_templates import expand_template, split_marked_values
@@ -441,6 +441,18 @@ def make_near_misses_file(folder: Path, size: int) -> Corpus:
 def make_code_file(folder: Path, size: int) -> Corpus:
     """Write lines of code and configuration that have a keyword without a credential."""
     return _write_unreported_lines(folder / "near_misses.txt", size, code_kinds())
+
+
+def make_repeated_shapes_file(folder: Path, size: int) -> Corpus:
+    """Write each text that is almost an assignment many times: in one line, and on a line of its own."""
+    shapes = repeated_shapes()
+    each = max(1_000, size // len(shapes) // 2)
+    texts = (
+        joint.join([shape] * (each // len(shape) + 1)) + "\n"
+        for shape in itertools.cycle(shapes)
+        for joint in (",", "\n")
+    )
+    return _write_until(folder / "shapes.txt", size, lambda: next(texts))
 
 
 def _write_unreported_lines(path: Path, size: int, kinds: dict[str, LineMaker]) -> Corpus:
