@@ -80,7 +80,7 @@ def test_a_closed_guard_refuses_an_address_in_the_url():
         async with open_http(Egress.parse(["127.0.0.0/8"], [], None, closed=True)) as http:
             await http.get("http://127.0.0.1:1/")
 
-    with pytest.raises(HttpError, match="is not a public address"):
+    with pytest.raises(HttpError, match="address that is not public"):
         asyncio.run(main())
 
 

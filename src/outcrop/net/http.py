@@ -309,7 +309,7 @@ def _check_address_literal(host: str, egress: Egress) -> None:
     except ValueError:
         return
     if not is_allowed(address, egress):
-        raise EgressError(f"{host}: is not a public address")
+        raise EgressError(f"{host}: is an address that is not public")
 
 
 def _describe(error: Exception) -> str:

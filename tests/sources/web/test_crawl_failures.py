@@ -244,7 +244,7 @@ def test_internal_addresses_are_refused_with_a_gap():
         found = crawl_site(host)
     assert found.paths == ["/"]
     assert len(found.gaps) == 2
-    assert all("not a public address" in why for _, why in found.gaps)
+    assert all("address that is not public" in why for _, why in found.gaps)
 
 
 @pytest.mark.parametrize("start", ["ftp://site.example/", "nothing", "http://", "http://[x"])

@@ -75,7 +75,7 @@ def test_a_private_address_is_refused_without_connecting(named, host):
     check = load_check(*files.get(named, (named, f"{named}_uri")))
     verdict = run_check(Egress(), check, PASSWORD, login=f"{SCHEMES[named]}://app", server=f"{host}/x")
     assert verdict.status == "unreachable"
-    assert "not a public address" in verdict.reason
+    assert "address that is not public" in verdict.reason
 
 
 @pytest.mark.parametrize(

@@ -105,4 +105,4 @@ def test_a_text_that_is_not_a_url_is_not_requested(fake_issuer, login, server):
 def test_a_url_with_a_private_address_is_not_connected_to(fake_issuer, host):
     verdict = check_url(Egress(), server=f"{host}:{fake_issuer.port}/")
     assert (verdict.status, fake_issuer.requests) == ("unreachable", [])
-    assert "not a public address" in verdict.reason
+    assert "address that is not public" in verdict.reason

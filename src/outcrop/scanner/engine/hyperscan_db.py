@@ -107,7 +107,7 @@ def _refusal(patterns: Sequence[str]) -> str:
 
 
 def _raise_for_refused_rule(rules: Sequence[Rule]) -> None:
-    """Raise RuleError for the first rule of which Hyperscan refuses a trigger; return if there is none."""
+    """Raise RuleError for the first rule if Hyperscan refuses one of its triggers; return if it accepts all."""
     for rule in rules:
         for form in rule.forms:
             if reason := _refusal([form.trigger.pattern]):
