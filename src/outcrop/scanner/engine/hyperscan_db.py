@@ -107,7 +107,7 @@ def _refusal(patterns: Sequence[str]) -> str:
 
 
 def _raise_for_refused_rule(rules: Sequence[Rule]) -> None:
-    """Raise RuleError for the first rule if Hyperscan refuses one of its triggers; return if it accepts all."""
+    """Raise RuleError for the first rule with a refused trigger; return if Hyperscan accepts all triggers."""
     for rule in rules:
         for form in rule.forms:
             if reason := _refusal([form.trigger.pattern]):
