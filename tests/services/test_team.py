@@ -45,7 +45,7 @@ def owner(backend: Backend, account: Account) -> Member:
 def invite(
     backend: Backend, account: Account, by: Member | str, role: Role = MEMBER, email: str | None = None
 ) -> tuple[str, str]:
-    email = email or f"{uuid4().hex}@example.com"
+    email = email or f"{uuid4().hex[:12]}@example.com"
     return email, backend.run(lambda db: team.invite_member(db, account, by, email=email, role=role, now=NOW))
 
 
