@@ -1,14 +1,18 @@
-"""Mask credentials in texts that users type, such as notes and names."""
+"""Mask credentials in texts that users type, such as notes and names.
+
+Each text has a limit of its own, which its caller checks first: a long text takes long to search. The search
+runs in threads, so that other requests are answered meanwhile.
+"""
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
 from urllib.parse import unquote
 
 import structlog
 
-from outcrop.domain.errors import OutcropError
+from outcrop.domain.errors import BadInputError, OutcropError
 from outcrop.domain.finding import cut_note
 from outcrop.domain.secret import MASK, MIN_LENGTH_TO_MASK_IN_TEXT, MaskedText, Secret, is_password, reveal
 from outcrop.scanner.engine.masking import mask_text
@@ -17,6 +21,7 @@ from outcrop.store.db import Connection
 from outcrop.store.findings import table
 from outcrop.store.keyring import Keyring
 
+MAX_LENGTH = 10_000  # characters of any text; the limits of notes and names are lower
 RULES_TIMEOUT = 0.5  # seconds after the first text; later texts do not wait for the rules
 _PUNCTUATION = "\"'`<>()[]{}.,;:!?*„“”‚‘’«»"  # stripped from both ends of a word
 _WORD_SEPARATORS = re.compile(r"[\s\"'`<>()\[\]{},;=|&]+|:(?=\S)")
@@ -39,10 +44,16 @@ class NoteCleaner:
         self._deadline = 0.0
 
     async def clean(self, db: Connection, keys: Keyring, account_id: int, text: str) -> MaskedText:
-        """Mask the credentials of the account's findings in a text, and those that the rules detect."""
-        text = await _mask_known(db, keys, account_id, text)
+        """Mask the credentials of the account's findings in a text, and those that the rules detect.
+
+        Raise BadInputError, before any search, if the text has more than MAX_LENGTH characters.
+        """
+        if len(text) > MAX_LENGTH:
+            raise BadInputError(f"a text must have at most {MAX_LENGTH:,} characters")
+        words = await asyncio.to_thread(_fingerprint_words, keys, text)
+        types = await table.select_secret_types(db, account_id, list(words)) if words else {}
         ruleset = await self._wait_for_ruleset()
-        return MaskedText(_RANDOM_TOKEN.sub(MASK, text) if ruleset is None else mask_text(ruleset, text))
+        return MaskedText(await asyncio.to_thread(_mask, text, words, types, ruleset))
 
     async def clean_note(
         self, db: Connection, keys: Keyring, account_id: int, note: str | None
@@ -65,13 +76,21 @@ class NoteCleaner:
             return None
 
 
-async def _mask_known(db: Connection, keys: Keyring, account_id: int, text: str) -> str:
-    """Mask the words of a text that are credentials of the account's findings, longest first."""
-    words = {keys.compute_fingerprint(word): word for word in map(Secret, _candidate_words(text))}
-    types = await table.select_secret_types(db, account_id, list(words)) if words else {}
+def _fingerprint_words(keys: Keyring, text: str) -> dict[bytes, Secret]:
+    """Return the words of a text that may be credentials, by fingerprint."""
+    return {keys.compute_fingerprint(word): word for word in map(Secret, _candidate_words(text))}
+
+
+def _mask(
+    text: str, words: Mapping[bytes, Secret], types: Mapping[bytes, str], ruleset: RuleSet | None
+) -> str:
+    """Mask the words of a text whose fingerprint has a type, longest first, and what the rules detect.
+
+    Without rules, mask what looks random.
+    """
     for fingerprint, type_ in sorted(types.items(), key=lambda item: -len(reveal(words[item[0]]))):
         text = Secret(reveal(words[fingerprint]), mask_all=is_password(type_)).masked_within(text)
-    return text
+    return _RANDOM_TOKEN.sub(MASK, text) if ruleset is None else mask_text(ruleset, text)
 
 
 def _candidate_words(text: str) -> Iterator[str]:

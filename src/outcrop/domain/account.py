@@ -171,7 +171,7 @@ class OneTimeLink:
 
 def checked_email(text: str) -> str:
     """Return the e-mail address, or raise BadInputError if it is not one."""
-    if EMAIL.fullmatch(text) is None or len(text) > EMAIL_LENGTH:
+    if len(text) > EMAIL_LENGTH or EMAIL.fullmatch(text) is None:
         raise BadInputError(f"{text[:EMAIL_LENGTH]!r} is not an e-mail address")
     return text
 

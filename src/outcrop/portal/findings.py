@@ -120,17 +120,19 @@ def _describe_outcomes(participle: str, outcomes: "Counter[TriageResult]") -> st
 
 
 def _same_view(address: str) -> str:
-    """Return the query string of a view with only known parameters."""
+    """Return the query string of a view with only known parameters; "" if it is too long for a view."""
+    if len(address) > views.MAX_QUERY_LENGTH:
+        return ""
     return urlencode([(name, value) for name, value in parse_qsl(address.lstrip("?")) if name in NAMES])
 
 
 async def save_view(request: PortalRequest) -> Response:
     """Save the current view; if that fails, show the list again with the typed name and the error."""
-    address, name = (
-        _same_view(request.form.get("view")),
-        (await request.clean(request.form.get("name")))[: views.MAX_NAME_LENGTH],
-    )
+    name, typed_view = request.form.get("name"), request.form.get("view")
+    address = _same_view(typed_view)
     try:
+        views.check_texts(name, typed_view)
+        name = (await request.clean(name))[: views.MAX_NAME_LENGTH]
         await _check_view(request, address)
         async with request.db.transaction():
             await views.save_view(

@@ -1,5 +1,6 @@
 """Parse form bodies, with limits on size and number of fields."""
 
+import asyncio
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
@@ -8,6 +9,8 @@ from outcrop.domain.errors import BadInputError
 
 _MAX_BYTES = 256 << 10
 _MAX_FIELDS = 2_000
+_MAX_LINES = 500  # of one field; what follows is one line more
+_MAX_QUICK_BYTES = 8 << 10  # a longer form is parsed in a thread
 
 
 class Form:
@@ -30,7 +33,7 @@ class Form:
 
     def lines(self, name: str) -> list[str]:
         """Return the non-empty lines of a text area."""
-        return [line.strip() for line in self.get(name).splitlines() if line.strip()]
+        return [line.strip() for line in self.get(name).split("\n", _MAX_LINES) if line.strip()]
 
     def __contains__(self, name: str) -> bool:
         return any(key == name for key, _ in self._pairs)
@@ -43,6 +46,13 @@ async def read_form(request: Request) -> Form:
         body += chunk
         if len(body) > _MAX_BYTES:
             raise BadInputError("the form is too large")
+    if len(body) > _MAX_QUICK_BYTES:
+        return await asyncio.to_thread(_parse_form, body)
+    return _parse_form(body)
+
+
+def _parse_form(body: bytearray) -> Form:
+    """Parse a request body; raise BadInputError if it is malformed."""
     try:
         pairs = parse_qsl(
             body.decode("utf-8"),

@@ -1,7 +1,9 @@
 """Render templates, and provide their filters: times, numbers, safe links."""
 
+import asyncio
 import gzip
 import hashlib
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
@@ -11,11 +13,25 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from outcrop.domain.account import Permission
 from outcrop.portal import charts, labels
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+class _Page(HTMLResponse):
+    """A page that is rendered in a thread when it is sent: by then the request holds no connection."""
+
+    def __init__(self, render: Callable[[], str], status: int) -> None:
+        super().__init__(status_code=status)
+        self._render_page = render
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.body = (await asyncio.to_thread(self._render_page)).encode()
+        self.headers["content-length"] = str(len(self.body))
+        await super().__call__(scope, receive, send)
 
 
 class Renderer:
@@ -62,11 +78,9 @@ class Renderer:
             "coded": coded,
         }
 
-    def text(self, template: str, **values: Any) -> str:
-        return self._environment.get_template(template).render(values)
-
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
-        return HTMLResponse(self.text(template, **values), status)
+        """Return a page, which is rendered when it is sent."""
+        return _Page(lambda: self._environment.get_template(template).render(values), status)
 
     def static(self, request: Request) -> Response:
         """Return a static file, compressed if the browser accepts gzip."""

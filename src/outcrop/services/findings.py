@@ -1,5 +1,6 @@
 """Read and triage findings."""
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -203,7 +204,7 @@ async def get_advice(
 ) -> Advice:
     """Return the remediation advice for a finding; `own_rules` are the operator's rule files."""
     rule = await table.select_rule(db, account_id, finding.id)
-    return find_advice(rule, finding.pattern.secret_type, own_rules)
+    return await asyncio.to_thread(find_advice, rule, finding.pattern.secret_type, own_rules)
 
 
 async def list_other_places(

@@ -34,8 +34,7 @@ async def create_key(
     now: datetime,
 ) -> NewKey:
     """Create an API key for a member, or for the account itself if `member` is None."""
-    if not name.strip() or len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        raise BadInputError(f"a key's name has 1 to {MAX_NAME_LENGTH} printable characters")
+    check_name(name)
     if expires_at is not None and expires_at <= now:
         raise BadInputError("the key would have expired already")
     token = new_token(secrets.token_bytes(32))
@@ -48,6 +47,12 @@ async def create_key(
         db, account.id, audit.AuditLine(now, by, "key.create", str(key.id), detail={"name": name} | expiry)
     )
     return NewKey(key, token)
+
+
+def check_name(name: str) -> None:
+    """Raise BadInputError if the name of a key is too long, empty or not printable."""
+    if len(name) > MAX_NAME_LENGTH or not name.strip() or not name.isprintable():
+        raise BadInputError(f"a key's name has 1 to {MAX_NAME_LENGTH} printable characters")
 
 
 async def list_keys(db: Connection, account: Account) -> list[ApiKey]:

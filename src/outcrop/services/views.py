@@ -23,10 +23,7 @@ async def save_view(
 ) -> SavedView:
     """Save a query under a new name."""
     name = name.strip()
-    if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
-        raise BadInputError(f"a view's name has 1 to {MAX_NAME_LENGTH} printable characters")
-    if len(query) > MAX_QUERY_LENGTH or not query.isprintable():
-        raise BadInputError(f"a view's query has at most {MAX_QUERY_LENGTH:,} printable characters")
+    check_texts(name, query)
     await accounts.lock_account(db, account.id)
     if await views.count(db, account.id) >= MAX_VIEWS:
         raise BadInputError(f"an account has at most {MAX_VIEWS} views: remove one first")
@@ -36,6 +33,14 @@ async def save_view(
         db, account.id, audit.AuditLine(now, by, "view.save", str(view.id), detail={"name": name})
     )
     return view
+
+
+def check_texts(name: str, query: str) -> None:
+    """Raise BadInputError if the name or the query of a view is too long or not printable."""
+    if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
+        raise BadInputError(f"a view's name has 1 to {MAX_NAME_LENGTH} printable characters")
+    if len(query) > MAX_QUERY_LENGTH or not query.isprintable():
+        raise BadInputError(f"a view's query has at most {MAX_QUERY_LENGTH:,} printable characters")
 
 
 async def remove_view(

@@ -17,11 +17,13 @@ async def show_keys(request: PortalRequest) -> Response:
 
 async def create_key(request: PortalRequest) -> Response:
     """Create a key and show it in this response. It is not stored and cannot be shown again."""
+    name = request.form.get("name")
     try:
+        keys.check_name(name)
         new = await keys.create_key(
             request.db,
             request.signed.account,
-            name=await request.clean(request.form.get("name")),
+            name=(await request.clean(name))[: keys.MAX_NAME_LENGTH],
             expires_at=_expiry(request.form.get("expires")),
             by=request.email,
             member=request.email,
@@ -31,7 +33,7 @@ async def create_key(request: PortalRequest) -> Response:
         return await _page(
             request,
             message=error.message,
-            typed={name: request.form.get(name) for name in ("name", "expires")},
+            typed={field: request.form.get(field) for field in ("name", "expires")},
         )
     return await _page(request, new=new)
 

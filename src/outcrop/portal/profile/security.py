@@ -1,5 +1,7 @@
 """Security of a member: password, second factor, sessions, keyboard shortcuts."""
 
+import asyncio
+
 import segno
 from markupsafe import Markup
 from starlette.responses import Response
@@ -119,7 +121,7 @@ async def _page(
         totp=await team.count_recovery_codes(request.db, request.signed.account, request.signed.member),
         message=message,
         secret=new and new.secret,
-        code=new and _qr_code(new.uri),
+        code=new and await asyncio.to_thread(_qr_code, new.uri),
         recovery=recovery,
     )
 

@@ -1,5 +1,6 @@
 """Export the findings of an account piece by piece: JSON Lines, CSV or SARIF."""
 
+import asyncio
 import csv
 import io
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -59,7 +60,7 @@ async def export_findings(
     if head := writer.head():
         yield head
     async for batch in stream_findings(pool, account.id, query, batch_size):
-        yield writer.body(batch)
+        yield await asyncio.to_thread(writer.body, batch)
     if tail := writer.tail():
         yield tail
 

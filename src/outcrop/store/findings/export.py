@@ -1,7 +1,9 @@
 """Read every finding that matches a query, in batches by id, so that no statement takes long."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from outcrop.domain.finding import Finding
@@ -39,7 +41,7 @@ async def stream_findings(
             last = await _find_batch_end(db, account_id, after, batch_size)
             found = await _select_batch(db, account_id, query, after, last)
         if found:
-            yield found
+            yield await asyncio.to_thread(_build_batch, found)
         after = last
 
 
@@ -55,8 +57,8 @@ async def _find_batch_end(db: Connection, account_id: int, after: UUID, size: in
 
 async def _select_batch(
     db: Connection, account_id: int, query: FindingQuery, after: UUID, last: UUID | None
-) -> list[ExportedFinding]:
-    """Return the matching findings with ids above `after`, up to `last` or up to the end."""
+) -> list[tuple[Any, ...]]:
+    """Return the rows of the matching findings with ids above `after`, up to `last` or up to the end."""
     where = build_where(account_id, query, list_matching_facets(query))
     where.add("id > %s", after)
     if last is not None:
@@ -68,4 +70,9 @@ async def _select_batch(
         where.values,
         prepare=False,
     )
-    return [ExportedFinding(rows.build_finding(row[2:]), row[0], row[1]) for row in await cursor.fetchall()]
+    return await cursor.fetchall()
+
+
+def _build_batch(batch: list[tuple[Any, ...]]) -> list[ExportedFinding]:
+    """Return the findings of the rows of a batch."""
+    return [ExportedFinding(rows.build_finding(row[2:]), row[0], row[1]) for row in batch]
