@@ -1,7 +1,6 @@
 """Test that a text that is too long is refused before anybody searches it, and that searches run in threads."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -41,7 +40,7 @@ class _Searches:
 
 
 @pytest.fixture
-def searches(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Searches]:
+def searches(monkeypatch: pytest.MonkeyPatch) -> _Searches:
     return _Searches(monkeypatch)
 
 
