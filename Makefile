@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 
 # For developers: the service, the tests and the linters.
-setup: $(VENV)/.ready-dev
+setup: $(VENV)/.ready-dev $(VENV)/.compiled
 
 # The service alone: 66 of 109 packages, and half the time.
 $(VENV)/.ready: requirements.txt pyproject.toml tools/make-venv
@@ -26,7 +26,14 @@ $(VENV)/.ready-dev: requirements-dev.txt $(VENV)/.ready
 	$(INSTALL) --require-hashes -r requirements-dev.txt
 	touch $@
 
-run: $(VENV)/.ready
+# Ten seconds that no first scan has to take. Compiled again when a rule changes, or what compiles rules.
+RULES := $(wildcard src/outcrop/rules/*.toml) $(wildcard src/outcrop/scanner/*/*.py)
+$(VENV)/.compiled: $(RULES) $(VENV)/.ready
+	rm -rf src/outcrop/compiled
+	$(BIN)/outcrop rules compile
+	touch $@
+
+run: $(VENV)/.ready $(VENV)/.compiled
 	$(BIN)/outcrop demo
 
 lint: style types

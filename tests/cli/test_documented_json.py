@@ -38,6 +38,7 @@ STEPS = (
     "rules list",
     "rules check own.toml",
     "rules test shop",
+    "rules compile --output compiled",
     "validate --type github_pat_classic",
     "doctor",
     "migrate",

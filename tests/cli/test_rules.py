@@ -276,3 +276,25 @@ class TestFindings:
 
 def test_the_built_in_folder_is_part_of_the_package():
     assert Path(BUILT_IN_RULES).is_dir()
+
+
+def test_compile_writes_the_rules_once_and_removes_other_versions(rules, tmp_path):
+    folder = tmp_path / "compiled"
+    folder.mkdir()
+    (folder / "rules-old.db").write_bytes(b"x")
+    first = json.loads(rules("compile", "--output", folder, "--json").out)
+    assert first["compiled"]
+    assert first["folder"] == str(folder)
+    assert {file.name for file in folder.iterdir()} == {
+        f"rules-{first['version']}{end}" for end in (".db", ".json")
+    }
+    second = rules("compile", "--output", folder)
+    assert second.out == f"{first['rules']} rules were compiled already: {folder}\n"
+
+
+def test_compile_into_a_folder_that_cannot_be_written_says_so(rules, tmp_path):
+    (tmp_path / "file").touch()
+    ran = rules("compile", "--output", tmp_path / "file" / "compiled")
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+    assert "cannot be written" in ran.err

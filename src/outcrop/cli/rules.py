@@ -12,8 +12,8 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.line import one_line
 from outcrop.scanner.engine.example_test import check_examples
-from outcrop.scanner.engine.load import compile_ruleset, load_ruleset, read_rules
-from outcrop.scanner.rules.model import BUILT_IN_RULES, Rule
+from outcrop.scanner.engine.load import compile_built_in, compile_ruleset, load_ruleset, read_rules
+from outcrop.scanner.rules.model import BUILT_IN_RULES, PACKAGED_RULES, Rule
 from outcrop.scanner.rules.toml import check_unique_ids, load_rule_files
 from outcrop.services.local_scan import ScanOptions, scan
 from outcrop.sources.fork_pool import count_cores
@@ -63,6 +63,27 @@ def check(
     """Check rule files; report the first error with its file and line."""
     found = compile_ruleset(_load_rules(_parse_path(path))).rules
     print(orjson.dumps({"rules": len(found)}).decode() if as_json else f"{len(found)} rules are valid")
+
+
+@app.command("compile")
+def compile_rules(
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="DIR", help="Folder for the files; by default the package's own."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compile the built-in rules once, so that no first scan has to."""
+    folder = output or PACKAGED_RULES
+    try:
+        ruleset, is_new = compile_built_in(folder)
+    except OSError as error:
+        raise BadInputError(f"{folder} cannot be written: {error.strerror}") from None
+    if as_json:
+        record = {"version": ruleset.version, "rules": len(ruleset.rules), "compiled": is_new}
+        print(orjson.dumps({**record, "folder": str(folder)}).decode())
+    else:
+        print(f"{len(ruleset.rules)} rules {'compiled' if is_new else 'were compiled already'}: {folder}")
 
 
 @app.command("test")

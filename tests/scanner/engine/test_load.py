@@ -11,7 +11,7 @@ import pytest
 from outcrop.scanner.engine.load import (
     _hash_contents,
     compile_ruleset,
-    load_cached,
+    load_compiled,
     load_ruleset,
     read_rules,
     save_ruleset,
@@ -63,7 +63,7 @@ def test_rules_are_compiled_once_and_then_come_from_the_cache(own, tmp_path, com
 def test_cached_rules_are_equal_and_no_rule_is_parsed_before_it_is_used(tmp_path):
     cached_in(tmp_path)
     with recorded_calls(_parse_rule) as parsed:
-        cached = load_cached(tmp_path / "outcrop", ruleset().version)
+        cached = load_compiled(tmp_path / "outcrop", ruleset().version)
     assert not parsed
     assert cached is not None
     assert tuple(cached.rules) == tuple(rule.without_examples() for rule in ruleset().rules)
@@ -246,13 +246,48 @@ def test_threads_can_scan_at_the_same_time():
         )
 
 
+OTHER_PROCESSOR = {
+    "its platform field names other instructions": lambda database: (
+        database[:12] + b"\xff" * 8 + database[20:]
+    ),
+    "cut off": lambda database: database[:-100],
+    "another byte": lambda database: database[:-1000] + b"~" + database[-999:],
+}
+
+
+def package(folder: Path, own: Path) -> str:
+    """Write the compiled rules of a file to a folder, as an installation has them; return their version."""
+    compiled = load_own(own, folder)
+    for file in folder.glob("*.version"):
+        file.unlink()
+    return compiled.version
+
+
+def test_rules_come_from_the_package_if_the_cache_has_none(own, tmp_path):
+    version = package(tmp_path / "package", own)
+    ruleset = load_compiled(tmp_path / "empty", version, tmp_path / "package")
+    assert ruleset is not None
+    assert values(TEXT, rules=ruleset) == ACME
+    assert load_compiled(None, version, tmp_path / "package") is not None
+    assert load_compiled(None, "another", tmp_path / "package") is None
+    assert not (tmp_path / "empty").exists()
+
+
+@pytest.mark.parametrize("change", OTHER_PROCESSOR.values(), ids=OTHER_PROCESSOR)
+def test_packaged_database_that_does_not_fit_is_not_used(own, tmp_path, change):
+    version = package(tmp_path, own)
+    (file,) = tmp_path.glob("*.db")
+    file.write_bytes(change(file.read_bytes()))
+    assert load_compiled(None, version, tmp_path) is None
+
+
 def test_unused_rule_sets_are_removed_after_a_month(tmp_path):
     old, used, other = tmp_path / "rules-old.db", tmp_path / "rules-used.json", tmp_path / "notes"
     month = time.time() - 31 * 86_400
     for file in (old, used, other):
         file.write_bytes(b"x")
         os.utime(file, (month, month))
-    load_cached(tmp_path, "used")
+    load_compiled(tmp_path, "used")
     save_ruleset(tmp_path, ruleset())
     assert not old.exists()
     assert used.exists()

@@ -3,9 +3,12 @@
 Compiling all rules takes longer than most scans. `load_ruleset` therefore
 
 1. computes the version of the rule files, a hash of their contents (`_compute_version`),
-2. returns the compiled rules of that version from the cache, if they are there (`load_cached`),
+2. returns the compiled rules of that version from the cache or from the package, if one of them has them and
+   they fit this processor (`load_compiled`),
 3. otherwise reads the files (`read_rules`), compiles them (`compile_ruleset`) and writes the cache
    (`save_ruleset`).
+
+`outcrop rules compile` writes the compiled built-in rules into the package (PACKAGED_RULES).
 
 The modules that read and compile rules are imported only when they are needed.
 """
@@ -13,6 +16,7 @@ The modules that read and compile rules are imported only when they are needed.
 import contextlib
 import hashlib
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
@@ -21,7 +25,7 @@ import hyperscan
 
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.rules.cache_format import FORMAT, LazyRules, deserialize_rules, serialize_rules
-from outcrop.scanner.rules.model import BUILT_IN_RULES, Rule, list_rule_files
+from outcrop.scanner.rules.model import BUILT_IN_RULES, PACKAGED_RULES, Rule, list_rule_files
 
 ENGINE = 43  # part of the version; increase it if the same rules would find something else
 _VERSION_PREFIX = f"{ENGINE} {hyperscan.__version__} {FORMAT}".encode()  # type: ignore[attr-defined]
@@ -46,8 +50,8 @@ def load_ruleset(
     """
     paths = [*([BUILT_IN_RULES] if built_in else []), *own]
     version = _compute_version([*paths, *(_list_gitleaks_files(gitleaks) if gitleaks else [])], cache)
-    if cache is not None and (cached := load_cached(cache, version)):
-        return cached
+    if compiled := load_compiled(cache, version):
+        return compiled
     rules, notes = read_rules(own, built_in=built_in, gitleaks=gitleaks, cache=cache)
     ruleset = compile_ruleset(rules, version, notes)
     if cache is not None:
@@ -72,8 +76,9 @@ def read_rules(
     """Read rules without compiling them; return them and notes on gitleaks settings that have no effect.
 
     `own` are rule files or folders, `gitleaks` is the path of a configuration. A gitleaks rule with an id
-    that another rule has gets the prefix `gitleaks-`. The built-in rules are taken from the folder `cache` if
-    they were compiled before. The files `own` are read first, as reading the built-in rules takes seconds.
+    that another rule has gets the prefix `gitleaks-`. With a folder `cache` the built-in rules are those that
+    were compiled before, if there are any: these have no examples. The files `own` are read first, as reading
+    the built-in rules takes seconds.
     Raise RuleError if a file is wrong or two rules have the same id.
     """
     from outcrop.scanner.rules.gitleaks_config import load_gitleaks_config  # noqa: PLC0415
@@ -83,8 +88,9 @@ def read_rules(
     gitleaks_rules, notes = load_gitleaks_config(gitleaks) if gitleaks else ([], [])
     built_in_rules: list[Rule] = []
     if built_in:
-        cached = load_cached(cache, _compute_version([BUILT_IN_RULES], cache)) if cache is not None else None
-        built_in_rules = list(cached.rules) if cached else load_rule_files([BUILT_IN_RULES])
+        version = _compute_version([BUILT_IN_RULES], cache)
+        compiled = load_compiled(cache, version) if cache is not None else None
+        built_in_rules = list(compiled.rules) if compiled else load_rule_files([BUILT_IN_RULES])
     rules = check_unique_ids([*built_in_rules, *own_rules])
     ids = {rule.id for rule in rules}
     rules += [rule._replace(id=f"gitleaks-{rule.id}") if rule.id in ids else rule for rule in gitleaks_rules]
@@ -102,27 +108,64 @@ def compile_ruleset(rules: Sequence[Rule], version: str = "", notes: Sequence[st
     return RuleSet(LazyRules.from_rules(compiled_rules), version, database, notes)
 
 
-def load_cached(cache: Path, version: str) -> RuleSet | None:
-    """Return the compiled rules of this version from the folder `cache`; None if they are missing or damaged.
+def load_compiled(cache: Path | None, version: str, packaged: Path | None = PACKAGED_RULES) -> RuleSet | None:
+    """Return the compiled rules of this version; None if they are nowhere, or damaged.
 
-    The times of the cached files are set to now, so that they count as used.
+    They are in the folder `cache` or in the folder `packaged`. Hyperscan refuses a database that was cut off
+    or altered, and one for instructions that this processor does not have. The times of the files in `cache`
+    are set to now, so that they count as used.
     """
-    for suffix in _CACHE_SUFFIXES:  # a file that is in use is not removed
-        with contextlib.suppress(OSError):
-            os.utime(cache / f"rules-{version}{suffix}")
+    if cache is not None:
+        for suffix in _CACHE_SUFFIXES:  # a file that is in use is not removed
+            with contextlib.suppress(OSError):
+                os.utime(cache / f"rules-{version}{suffix}")
+    for folder in (cache, packaged):
+        if folder is not None and (ruleset := _read_compiled(folder, version)):
+            return ruleset
+    return None
+
+
+def _read_compiled(folder: Path, version: str) -> RuleSet | None:
+    """Return the compiled rules of this version from a folder; None if they are missing or damaged."""
     try:
-        rules, notes = deserialize_rules((cache / f"rules-{version}.json").read_bytes())
-        database = hyperscan.loadb((cache / f"rules-{version}.db").read_bytes(), hyperscan.HS_MODE_BLOCK)
+        rules, notes = deserialize_rules((folder / f"rules-{version}.json").read_bytes())
+        database = hyperscan.loadb((folder / f"rules-{version}.db").read_bytes(), hyperscan.HS_MODE_BLOCK)
     except (OSError, ValueError, hyperscan.HyperscanError):
         return None
     return RuleSet(rules, version, database, notes)
 
 
+def compile_built_in(folder: Path) -> tuple[RuleSet, bool]:
+    """Make sure that a folder has the compiled built-in rules; return them, and whether they were compiled.
+
+    Files of other versions are removed from the folder. Raise OSError if it cannot be written.
+    """
+    version = _compute_version([BUILT_IN_RULES], None)
+    folder.mkdir(parents=True, exist_ok=True)
+    present = load_compiled(None, version, folder)
+    ruleset = present or compile_ruleset(read_rules()[0], version)
+    names = {f"rules-{version}{suffix}" for suffix in _CACHE_SUFFIXES}
+    if present is None:
+        _write_compiled(folder, ruleset)
+    for file in folder.glob("rules-*"):
+        if file.name not in names:
+            file.unlink()
+    return ruleset, present is None
+
+
 def save_ruleset(cache: Path, ruleset: RuleSet) -> None:
     """Write compiled rules to the folder `cache`, and remove unused files from it; ignore disk errors."""
+    with contextlib.suppress(OSError):
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_compiled(cache, ruleset)
+        _remove_unused(cache, time.time())
+
+
+def _write_compiled(folder: Path, ruleset: RuleSet) -> None:
+    """Write compiled rules to files of a folder, each atomically; raise OSError if that fails."""
     contents = hyperscan.dumpb(ruleset.database), serialize_rules(ruleset.rules, ruleset.notes)
     for suffix, content in zip(_CACHE_SUFFIXES, contents, strict=True):
-        _write(cache / f"rules-{ruleset.version}{suffix}", content)
+        _replace(folder / f"rules-{ruleset.version}{suffix}", content)
 
 
 def _compute_version(paths: Sequence[Path], cache: Path | None) -> str:
@@ -141,7 +184,10 @@ def _compute_version(paths: Sequence[Path], cache: Path | None) -> str:
     if (
         stored is not None and stored.name == f"rules-{_hash_stats(files)}.version"
     ):  # no file has changed meanwhile
-        _write(stored, version.encode())
+        with contextlib.suppress(OSError):
+            stored.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _replace(stored, version.encode())
+            _remove_unused(stored.parent, time.time())
     return version
 
 
@@ -173,21 +219,16 @@ def _hash_stats(files: list[str]) -> str:
     return digest.hexdigest()[:VERSION_LENGTH]
 
 
-def _write(file: Path, content: bytes) -> None:
-    """Replace a file of the cache atomically, and remove unused files beside it; ignore disk errors.
-
-    The folder is created if it is missing.
-    """
+def _replace(file: Path, content: bytes) -> None:
+    """Write a file atomically; raise OSError if that fails, and leave nothing behind."""
     unfinished = file.with_name(f"{file.name}.{uuid4().hex}")
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unfinished.write_bytes(content)
-        now = unfinished.stat().st_mtime
         unfinished.replace(file)
-        _remove_unused(file.parent, now)
     except OSError:
         with contextlib.suppress(OSError):
             unfinished.unlink()
+        raise
 
 
 def _remove_unused(cache: Path, now: float) -> None:

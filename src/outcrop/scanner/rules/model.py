@@ -16,6 +16,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.scanner.rules.allowlist import Allowlist
 
 BUILT_IN_RULES = Path(__file__).parents[2] / "rules"  # the rule files that are installed with the program
+PACKAGED_RULES = Path(__file__).parents[2] / "compiled"  # the same compiled, if the installation has them
 JUDGED_BEFORE, JUDGED_AFTER = 128, 420  # bytes around a match that `scanner.generic` reads to judge a value
 
 

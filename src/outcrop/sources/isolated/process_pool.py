@@ -21,7 +21,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.net.guard import Egress
 from outcrop.processes import kill_tree, wait_for_end, watch_parent
-from outcrop.scanner.engine.load import load_cached, load_ruleset
+from outcrop.scanner.engine.load import load_compiled, load_ruleset
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.isolated.repository_job import (
     JobProgressCallback,
@@ -184,7 +184,7 @@ def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
     For each job progress and then the result, or the reason of a failure, are sent through the pipe.
     """
     watch_parent(lambda: wait_for_end(parent))
-    ruleset = load_cached(config.cache, config.version) or load_ruleset(config.rules, cache=config.cache)
+    ruleset = load_compiled(config.cache, config.version) or load_ruleset(config.rules, cache=config.cache)
     while True:
         try:
             job = pipe.recv()
