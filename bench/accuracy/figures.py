@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.accuracy.agreement import OtherReport, group_places, is_reported
 from bench.accuracy.estimates import Share, estimate_share, kappa, weigh
 from bench.accuracy.labels import Key, Label, Verdict, by_key
 from bench.accuracy.sample import stratum_of
@@ -184,53 +183,3 @@ def findings_per_mb(reported: Iterable[Reported], size: int) -> dict[str, float]
     """Return the number of findings in 1 MB at each confidence."""
     counts = Counter(found.confidence for found in reported)
     return {confidence: counts[confidence] * _MB / max(size, 1) for confidence in CONFIDENCES}
-
-
-@dataclass(frozen=True)
-class OtherRow:
-    """How the findings of another scanner compare with Outcrop's in the files that both scanned."""
-
-    scanner: str
-    files: str  # "all", or how many
-    findings: int
-    also_default: int  # that Outcrop reports too at the default confidence
-    also_low: int
-    only: int
-    read: int  # of these
-    only_not_false: Share | None
-    ours: int  # Outcrop's findings at the default confidence
-    ours_also: int  # that the other scanner reports too
-
-
-def compare(
-    scanner: str, reports: Sequence[OtherReport], reported: Sequence[Reported], labels: Iterable[Label]
-) -> OtherRow:
-    """Compare the findings of another scanner with Outcrop's."""
-    scanned = {report.repo: report.scanned for report in reports}
-    ours = [found for found in reported if is_scanned(found, scanned)]
-    ours_default = [found for found in ours if found.confidence in DEFAULT_CONFIDENCES]
-    theirs = [found for report in reports for found in report.reported]
-    low, default = group_places(ours), group_places(ours_default)
-    only = [found for found in theirs if not is_reported(found, low)]
-    known = by_key(labels)
-    strata = {found.key: ((found.rule, found.repo), (found.rule,), ()) for found in only}
-    weights, _ = weigh(strata, known.keys() & strata.keys())
-    back = group_places(theirs)
-    return OtherRow(
-        scanner,
-        "all" if None in scanned.values() else f"{sum(len(paths or ()) for paths in scanned.values()):,}",
-        len(theirs),
-        sum(is_reported(found, default) for found in theirs),
-        len(theirs) - len(only),
-        len(only),
-        len(weights),
-        estimate_share((weight, known[key].label != "false") for key, weight in weights.items()),
-        len(ours_default),
-        sum(is_reported(found, back) for found in ours_default),
-    )
-
-
-def is_scanned(found: Reported, scanned: Mapping[str, frozenset[str] | None]) -> bool:
-    """Whether another scanner scanned the file of a finding."""
-    paths = scanned.get(found.repo, frozenset())
-    return paths is None or found.path in paths

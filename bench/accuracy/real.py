@@ -10,6 +10,7 @@ from typing import Any
 
 from bench.accuracy import figures
 from bench.accuracy.agreement import OtherReport, read_other_report
+from bench.accuracy.comparison import compare
 from bench.accuracy.labels import LABELS, READ_FILES, Label, ReadFile, by_key, read_files, read_labels
 from bench.accuracy.others import other_scanners
 from bench.accuracy.repositories import (
@@ -133,8 +134,9 @@ def measure_half(entered: HalfInput) -> dict[str, Any]:
         "recall": [asdict(row) for row in figures.recall_rows(entered.reported, entered.labels, read_paths)],
         "two readers": figures.agreement_of_readers(entered.labels),
         "other scanners": [
-            asdict(figures.compare(name, reports, entered.reported, entered.labels))
+            asdict(row)
             for name, reports in entered.others.items()
+            for row in compare(name, reports, entered.reported, entered.labels)
         ],
     }
 
@@ -219,32 +221,18 @@ def print_half(half: Half, measured: Mapping[str, Any]) -> None:
 
 def _print_others(name: str, rows: Iterable[Mapping[str, Any]]) -> None:
     table(
-        f"{name}: findings of other scanners",
-        [
-            "scanner",
-            "files",
-            "its findings",
-            "Outcrop too, default",
-            "Outcrop too, low",
-            "only this one",
-            "read",
-            "not false",
-            "95 %",
-            "Outcrop's findings there, default",
-            "this one too",
-        ],
+        f"{name}: agreement with other scanners, Outcrop at the default confidence",
+        ["scanner", "files", "reported by", "findings", "leak", "example", "false", "not false", "95 %"],
         [
             [
                 row["scanner"],
                 row["files"],
-                row["findings"],
-                row["also_default"],
-                row["also_low"],
-                row["only"],
-                row["read"],
-                *_share(row["only_not_false"]),
-                row["ours"],
-                row["ours_also"],
+                row["reported_by"],
+                f"{row['findings']:,}",
+                row["leak"],
+                row["example"],
+                row["false"],
+                *_share(row["not_false"]),
             ]
             for row in rows
         ],

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from bench.accuracy.labels import Label, parse_label, read_labels, write_labels
+from bench.accuracy.labels import Label, by_key, parse_label, read_files, read_labels, write_labels
 from bench.accuracy.merge import merge
+from bench.accuracy.repositories import DATA, read_list
 from bench.accuracy.scans import digest_of
 
 GOOD = {
@@ -40,6 +41,18 @@ def test_a_good_label():
 def test_a_wrong_label_is_refused(change, problem):
     with pytest.raises(ValueError, match=problem):
         parse_label(json.dumps(GOOD | change))
+
+
+def test_the_labels_of_the_tree_are_enough_and_of_the_listed_commits():
+    labels, files = read_labels(DATA / "labels.jsonl"), read_files(DATA / "read_files.jsonl")
+    first, second = by_key(labels, 1), by_key(labels, 2)
+    assert len(first) >= 1_500
+    assert len(files) == len(set(files)) >= 300
+    assert len(second) >= 0.1 * len(first)
+    assert second.keys() <= first.keys()
+    commits = {(listed.repo, listed.commit) for listed in read_list()}
+    assert {(label.repo, label.commit) for label in labels} <= commits
+    assert {(file.repo, file.commit) for file in files} <= commits
 
 
 def test_two_labels_of_one_reader_for_one_value_are_refused(tmp_path):
