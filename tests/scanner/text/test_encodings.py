@@ -529,6 +529,21 @@ def test_a_password_in_a_url_keeps_its_percent_escapes(text, value):
     assert reveal(hit.secret) == value
 
 
+@pytest.mark.parametrize("host", ["<host>", "...", '" + host', "\u2026"])
+@pytest.mark.parametrize("scheme", ["mongodb", "postgres", "redis"])
+def test_a_password_in_a_url_is_not_cut_at_its_escaped_at_sign(scheme, host):
+    assert hits(f'url = "{scheme}://crm:Kaf9fee4Zt%40um9@{host}/crm"') == []
+    assert [reveal(hit.secret) for hit in hits(f'url = "{scheme}://crm:Kaf9fee4Zt%40um9@db.corp/crm"')] == [
+        "Kaf9fee4Zt%40um9"
+    ]
+
+
+@pytest.mark.parametrize("at", ["%40", "\\u0040"])
+def test_an_escaped_at_sign_ends_the_password_of_a_url_without_another(at):
+    (hit,) = hits(f'"mongodb://crm:Kaf9fee4Zt{at}db.corp:27017/crm"')
+    assert reveal(hit.secret) == "Kaf9fee4Zt"
+
+
 @pytest.mark.parametrize("away", [0, 1, 20])
 def test_lines_without_decoded_characters_are_not_scanned_again(away):
     near = b'password = "k%sx"\ntoken = "ghp_%s"\n' % (b"0" * 10, b"a" * 36)

@@ -11,6 +11,7 @@
 6. Each hit gets its line and column (`locate`).
 """
 
+import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,7 +37,9 @@ from outcrop.scanner.text.encodings import (
 
 ALLOW_MARK = b"outcrop:allow"
 MAX_ALLOW_MARK_DISTANCE = 1_000  # bytes to each side of a value; a line can have megabytes
+MAX_LOGIN_LENGTH = 200  # bytes from the `://` of an address to its password
 MAX_DEPTH = 3  # encodings inside each other
+_REST_OF_PASSWORD = re.compile(rb"%40[^\s\"'`<>/\\@]{0,256}@")
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # of UTF-8
 _LOW, _GENERIC = Confidence.LOW, Strength.GENERIC  # an enum member costs a lookup at each use
 
@@ -144,7 +147,7 @@ def find_in_decoded(
     phases = {phase: ends[number] for phase, number in enumerate(ruleset.base64_triggers) if number in ends}
     pieces = list(decode_base64_runs(data, phases)) if phases else []
     for piece, piece_ends in zip(pieces, scan_pieces(ruleset, pieces), strict=True) if pieces else ():
-        hits += _find_in_piece(ruleset, piece, piece_ends, depth, min_confidence)
+        hits += _find_in_piece(ruleset, data, piece, piece_ends, depth, min_confidence)
     escape_ends = ends.get(ruleset.escape_trigger, [])
     if ruleset.escaped_quote_trigger in ends:
         quote_ends = keep_after_credential_words(data, ends[ruleset.escaped_quote_trigger])
@@ -154,7 +157,7 @@ def find_in_decoded(
         if range_hash in ruleset.hitless_ranges or (escaped := decode_escapes(data, start, stop)) is None:
             continue
         piece_ends = scan_changed_text(ruleset, escaped, ends)
-        found = _find_in_piece(ruleset, escaped, piece_ends, depth, min_confidence)
+        found = _find_in_piece(ruleset, data, escaped, piece_ends, depth, min_confidence)
         hits += found
         if not found:
             ruleset.remember_hitless(range_hash)
@@ -164,22 +167,43 @@ def find_in_decoded(
 
 
 def _find_in_piece(
-    ruleset: RuleSet, piece: DecodedPiece, ends: EndsByTrigger, depth: int, min_confidence: Confidence
+    ruleset: RuleSet,
+    data: bytes,
+    piece: DecodedPiece,
+    ends: EndsByTrigger,
+    depth: int,
+    min_confidence: Confidence,
 ) -> list[Hit]:
-    """Return the hits in a decoded piece, at the offsets of the text that it was decoded from.
+    """Return the hits in a decoded piece, at the offsets of the text `data` that it was decoded from.
 
-    `ends` are the trigger matches in the piece, `depth` is the number of encodings around that text. A value
-    that the end of the piece may have cut off is dropped.
+    `ends` are the trigger matches in the piece, `depth` is the number of encodings around `data`. A value
+    that the end of the piece may have cut off is dropped, and one that an escape has cut off.
     """
     hits = _find_hits(ruleset, piece.text, ends, depth + 1, min_confidence) if ends else []
     at_origin: list[Hit] = []
     for hit in hits:
-        if not piece.is_cut_at(hit.start, hit.end):
+        if not piece.is_cut_at(hit.start, hit.end) and not _is_cut_at_escape(piece, hit, data):
             start = piece.original_offset(hit.start)
             end = max(start, piece.original_offset(hit.end))
             encoding = (piece.encoding, *hit.encoding)
             at_origin.append(replace(hit, start=start, end=end, encoding=encoding))
     return at_origin
+
+
+def _is_cut_at_escape(piece: DecodedPiece, hit: Hit, original: bytes) -> bool:
+    """Whether a hit is only the beginning of a password with a `%40`, in an address such as `redis://u:a%40b@h`.
+
+    The next `@` ends the password. `original` is the text that the piece was decoded from. The `%40` ends the
+    password if the `://` of the address is escaped too.
+    """
+    if piece.encoding != "escaped" or piece.text[hit.end : hit.end + 1] != b"@":
+        return False
+    scheme_end = piece.text.rfind(b"://", max(0, hit.start - MAX_LOGIN_LENGTH), hit.start)
+    return (
+        scheme_end >= 0
+        and not piece.has_decoded(scheme_end, scheme_end + 3)
+        and _REST_OF_PASSWORD.match(original, piece.original_offset(hit.end)) is not None
+    )
 
 
 def _find_in_archives(
