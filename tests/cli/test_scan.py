@@ -226,6 +226,21 @@ class TestFormats:
         assert TOKEN not in ran.out + ran.err
         assert OTHER not in ran.out + ran.err
 
+    @pytest.mark.parametrize("output", ["table", "json", "jsonl", "sarif"])
+    def test_a_file_whose_path_has_the_password_in_it_can_be_found(self, scan, place, output):
+        (place / "production").mkdir()
+        (place / "production" / "db.env").write_text("DATABASE_URL=postgres://crm:production@pg.corp/crm\n")
+        ran = scan("--confidence", "low", "--format", output, "production", ".")
+        assert "production/db.env" in ran.out
+
+    def test_reveal_also_shows_a_credential_in_a_path(self, scan, place):
+        (place / f"{OTHER}.txt").write_text(f"a {OTHER}")
+        (shown,) = scan("--json", "--reveal", f"{OTHER}.txt").json
+        (masked,) = scan("--json", f"{OTHER}.txt").json
+        assert shown["file_path"] == f"{OTHER}.txt"
+        assert OTHER not in shown["matched_text"]
+        assert shown == masked | {"file_path": shown["file_path"], "secret": OTHER}
+
     def test_reveal_shows_it(self, scan):
         assert scan("--reveal", "--json", ".").json[0]["secret"] == TOKEN
         assert TOKEN in scan("--reveal", ".").out

@@ -155,6 +155,7 @@ def scan(  # noqa: PLR0917 - one parameter per option
         work=cache,
         gitignore=gitignore,
         staged=staged,
+        reveal=show_secrets,
         since=since,
         type=_local_type(kind),
         baseline=_read_baseline(baseline),

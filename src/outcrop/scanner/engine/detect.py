@@ -147,7 +147,7 @@ def find_in_decoded(
     phases = {phase: ends[number] for phase, number in enumerate(ruleset.base64_triggers) if number in ends}
     pieces = list(decode_base64_runs(data, phases)) if phases else []
     for piece, piece_ends in zip(pieces, scan_pieces(ruleset, pieces), strict=True) if pieces else ():
-        hits += _find_in_piece(ruleset, data, piece, piece_ends, depth, min_confidence)
+        hits += _find_in_piece(ruleset, piece, piece_ends, depth, min_confidence)
     escape_ends = ends.get(ruleset.escape_trigger, [])
     if ruleset.escaped_quote_trigger in ends:
         quote_ends = keep_after_credential_words(data, ends[ruleset.escaped_quote_trigger])
@@ -157,8 +157,8 @@ def find_in_decoded(
         if range_hash in ruleset.hitless_ranges or (escaped := decode_escapes(data, start, stop)) is None:
             continue
         piece_ends = scan_changed_text(ruleset, escaped, ends)
-        found = _find_in_piece(ruleset, data, escaped, piece_ends, depth, min_confidence)
-        hits += found
+        found = _find_in_piece(ruleset, escaped, piece_ends, depth, min_confidence)
+        hits += (hit for hit in found if not _is_cut_at_escape(escaped, hit, data))
         if not found:
             ruleset.remember_hitless(range_hash)
     if depth < MAX_DEPTH - 1 and ruleset.archive_trigger in ends:
@@ -167,22 +167,17 @@ def find_in_decoded(
 
 
 def _find_in_piece(
-    ruleset: RuleSet,
-    data: bytes,
-    piece: DecodedPiece,
-    ends: EndsByTrigger,
-    depth: int,
-    min_confidence: Confidence,
+    ruleset: RuleSet, piece: DecodedPiece, ends: EndsByTrigger, depth: int, min_confidence: Confidence
 ) -> list[Hit]:
-    """Return the hits in a decoded piece, at the offsets of the text `data` that it was decoded from.
+    """Return the hits in a decoded piece, at the offsets of the text that it was decoded from.
 
-    `ends` are the trigger matches in the piece, `depth` is the number of encodings around `data`. A value
-    that the end of the piece may have cut off is dropped, and one that an escape has cut off.
+    `ends` are the trigger matches in the piece, `depth` is the number of encodings around that text. A value
+    that the end of the piece may have cut off is dropped.
     """
     hits = _find_hits(ruleset, piece.text, ends, depth + 1, min_confidence) if ends else []
     at_origin: list[Hit] = []
     for hit in hits:
-        if not piece.is_cut_at(hit.start, hit.end) and not _is_cut_at_escape(piece, hit, data):
+        if not piece.is_cut_at(hit.start, hit.end):
             start = piece.original_offset(hit.start)
             end = max(start, piece.original_offset(hit.end))
             encoding = (piece.encoding, *hit.encoding)
@@ -193,17 +188,14 @@ def _find_in_piece(
 def _is_cut_at_escape(piece: DecodedPiece, hit: Hit, original: bytes) -> bool:
     """Whether a hit is only the beginning of a password with a `%40`, in an address such as `redis://u:a%40b@h`.
 
-    The next `@` ends the password. `original` is the text that the piece was decoded from. The `%40` ends the
-    password if the `://` of the address is escaped too.
+    The next `@` ends the password. `original` is the text that the piece was decoded from, and has the hit's
+    offsets. The `%40` ends the password if the `://` of the address is escaped too.
     """
-    if piece.encoding != "escaped" or piece.text[hit.end : hit.end + 1] != b"@":
+    if _REST_OF_PASSWORD.match(original, hit.end) is None:
         return False
-    scheme_end = piece.text.rfind(b"://", max(0, hit.start - MAX_LOGIN_LENGTH), hit.start)
-    return (
-        scheme_end >= 0
-        and not piece.has_decoded(scheme_end, scheme_end + 3)
-        and _REST_OF_PASSWORD.match(original, piece.original_offset(hit.end)) is not None
-    )
+    start = piece.decoded_offset(hit.start)
+    scheme_end = piece.text.rfind(b"://", max(0, start - MAX_LOGIN_LENGTH), start)
+    return scheme_end >= 0 and not piece.has_decoded(scheme_end, scheme_end + 3)
 
 
 def _find_in_archives(

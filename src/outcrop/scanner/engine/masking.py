@@ -13,14 +13,44 @@ from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.ruleset import RuleSet
+from outcrop.scanner.generic.randomness import is_made_of_words, random_bits
+from outcrop.scanner.patterns.entropy import has_entropy
+from outcrop.scanner.rules.model import Strength
 
 # Bytes. Shorter values are in ordinary words, so they are masked only where they were detected.
 MIN_SEARCHED_VALUE = 4
 MAX_ENCODED_WORD = 4_096  # bytes to each side of a hit in which the encoded word around it is followed
 _ENCODED_WORD = re.compile(rb"[0-9A-Za-z+/=_\\%&;#-]*")
 
+MIN_RANDOM_IN_PATH = 16  # characters: a shorter value of a generic rule is a word of many paths
+_HEX = re.compile(r"[0-9A-Fa-f-]*")
+_MIN_HEX_BITS = 2.5  # per character
+_MIN_RANDOM_BITS = 8.0  # three ordinary words in a row can have 7
+
 Span = tuple[int, int]  # (start, end)
 MaskedSpan = tuple[int, int, Secret | None]  # (start, end, the secret if the span is exactly one value)
+
+
+def is_masked_in_paths(hit: Hit) -> bool:
+    """Whether the value of a hit is masked in paths and URLs; see `hides_in_paths`."""
+    return hides_in_paths(
+        reveal(hit.secret), is_named=hit.strength is not Strength.GENERIC, is_password=hit.rule.password
+    )
+
+
+def hides_in_paths(value: str, *, is_named: bool, is_password: bool) -> bool:
+    """Whether a value is masked in paths and URLs: otherwise nobody could find the file `production/app.env`.
+
+    `is_named` says that the rule of an issuer has found it, and not a generic rule. A named value is masked
+    unless it is a password that consists of letters and looks like words. A generic one is masked if it has
+    at least MIN_RANDOM_IN_PATH characters and looks random.
+    """
+    if is_named:
+        return not (is_password and value.isalpha() and is_made_of_words(value))
+    if len(value) < MIN_RANDOM_IN_PATH or value.replace("-", "").isdecimal():
+        return False
+    is_hex = _HEX.fullmatch(value) is not None and has_entropy(value, _MIN_HEX_BITS)
+    return is_hex or random_bits(value) > _MIN_RANDOM_BITS
 
 
 def mask_text(ruleset: RuleSet, text: str) -> str:

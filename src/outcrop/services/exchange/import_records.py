@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from outcrop.domain.finding import OPEN_STATUSES, CredentialPattern, Finding, Resolution, Status, cut_note
 from outcrop.domain.place import identity, source_of
-from outcrop.domain.secret import MASK, Secret, is_masked, is_password
+from outcrop.domain.secret import MASK, Secret, is_masked, is_password, reveal
+from outcrop.scanner.engine.masking import hides_in_paths
 from outcrop.services.exchange.formats import FileRecord, ImportFormat, RecordError
 from outcrop.services.exchange.import_schema import (
     COPIED_FIELDS,
@@ -118,10 +119,11 @@ class RecordBuilder:
         """Return the row with the encrypted credential and its digests, and without it in the texts."""
         finding = record.finding
         secret = Secret(value, mask_all=is_password(finding.pattern.secret_type))
+        finding = mask_finding(finding, secret)
         fingerprint = self.keys.compute_fingerprint(secret)
         return replace(
             record,
-            finding=replace(mask_finding(finding, secret.masked_within), matched_text=secret.masked()),
+            finding=replace(finding, matched_text=secret.masked()),
             fingerprint=fingerprint,
             identity=None if source is None else identity(source, path, fingerprint),
             secret_box=self.keys.seal(secret, self.account_id, finding.id) if self.keep_secrets else None,
@@ -158,16 +160,20 @@ def _validate(where: str, fields: dict[str, Any]) -> ImportedFinding:
         raise RecordError(where, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-def mask_finding(finding: Finding, mask: Callable[[str], str]) -> Finding:
-    """Return the finding with `mask` applied to all texts that may contain the credential.
+def mask_finding(finding: Finding, secret: Secret) -> Finding:
+    """Return the finding with its credential masked in all texts that may contain it.
 
-    The repository's name stays: it identifies the source.
+    The repository's name stays: it identifies the source. URL and path stay if the credential may be an
+    ordinary word of them.
     """
+    mask, type_ = secret.masked_within, finding.pattern.secret_type
+    in_path = hides_in_paths(reveal(secret), is_named="generic" not in type_, is_password=is_password(type_))
+    mask_path = mask if in_path else str
     return replace(
         finding,
         validation_detail=_mask_values(finding.validation_detail, mask),
-        source_url=_mask_optional(finding.source_url, mask),
-        file_path=_mask_optional(finding.file_path, mask),
+        source_url=_mask_optional(finding.source_url, mask_path),
+        file_path=_mask_optional(finding.file_path, mask_path),
         pattern=finding.pattern._replace(name=mask(finding.pattern.name)),
         resolution_note=cut_note(_mask_optional(finding.resolution_note, mask)),
     )

@@ -272,7 +272,7 @@ def _mask_known(
     if box is None:
         return record
     secret = keys.open(box, account_id, finding.id, mask_all=is_password(finding.pattern.secret_type))
-    return replace(record, finding=mask_finding(finding, secret.masked_within))
+    return replace(record, finding=mask_finding(finding, secret))
 
 
 def _merge_restored(earlier: FindingRecord, later: FindingRecord) -> FindingRecord:

@@ -7,7 +7,7 @@ import hashlib
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +15,7 @@ from outcrop.domain.finding import Confidence, SourceType, Status, Validation
 from outcrop.domain.place import line_address
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.engine.hit import Hit
+from outcrop.scanner.engine.masking import is_masked_in_paths
 from outcrop.scanner.risk.score import Evidence, score
 from outcrop.scanner.rules.allowlist import is_allowed_at
 from outcrop.services.local_scan.options import TargetInfo
@@ -46,12 +47,13 @@ class LocalFinding(NamedTuple):
 
 
 def describe_findings(
-    located: Iterable[LocatedHit], target: TargetInfo, baseline: Counter[str]
+    located: Iterable[LocatedHit], target: TargetInfo, baseline: Counter[str], *, reveals: bool = False
 ) -> Iterator[LocalFinding]:
     """Yield the hits of a target as findings, in order of their places, without allowed and ignored ones.
 
     A hit whose fingerprint is in the baseline is skipped and subtracted from it: files of two targets can
-    have the same path, so the baseline may contain a fingerprint several times.
+    have the same path, so the baseline may contain a fingerprint several times. With `reveals`, credentials
+    are not masked in paths and URLs.
     """
     hits = sorted((hit for hit in located if _is_reported(hit, target)), key=_place)
     place_counts = Counter(reveal(hit.hit.secret) for hit in hits)
@@ -60,8 +62,15 @@ def describe_findings(
             baseline[fingerprint] -= 1
         else:
             evidence = _evidence(hit, target, place_counts[reveal(hit.hit.secret)])
-            path = hit.hit.secret.masked_within(os.fsdecode(hit.path)) if hit.path else None
-            yield LocalFinding(_printed_fields(hit, fingerprint, target, evidence), hit.hit, evidence, path)
+            mask = _path_mask(hit.hit, reveals=reveals)
+            path = mask(os.fsdecode(hit.path)) if hit.path else None
+            fields = _printed_fields(hit, fingerprint, target, evidence, mask)
+            yield LocalFinding(fields, hit.hit, evidence, path)
+
+
+def _path_mask(hit: Hit, *, reveals: bool = False) -> Callable[[str], str]:
+    """Return the function that masks the hit's credential in a path or URL, where it is masked there."""
+    return hit.secret.masked_within if is_masked_in_paths(hit) and not reveals else str
 
 
 def _is_reported(located: LocatedHit, target: TargetInfo) -> bool:
@@ -89,7 +98,7 @@ def compute_fingerprints(located: list[LocatedHit]) -> list[str]:
         for hit in located
     ]
     names = [
-        f"{hit.hit.secret.masked_within(printable_path(hit.path or b''))}:{digest[:5]}"
+        f"{_path_mask(hit.hit)(printable_path(hit.path or b''))}:{digest[:5]}"
         for hit, digest in zip(located, digests, strict=True)
     ]
     counts: dict[str, int] = {}
@@ -103,7 +112,6 @@ def compute_fingerprints(located: list[LocatedHit]) -> list[str]:
 def _evidence(located: LocatedHit, target: TargetInfo, places: int) -> Evidence:
     """Return the score inputs of a hit that is not validated; `places` is how often its value occurs."""
     git_type = SourceType.REPO if located.at_tip else SourceType.COMMIT
-    path = None if located.path is None else located.hit.secret.masked_within(printable_path(located.path))
     return Evidence(
         Validation.UNVALIDATED,
         Confidence.LOW,
@@ -111,16 +119,20 @@ def _evidence(located: LocatedHit, target: TargetInfo, places: int) -> Evidence:
         located.hit.rule.impact,
         located.source_type or (SourceType.GIST if target.gist else git_type),
         target.visibility,
-        path=path,
+        path=None if located.path is None else printable_path(located.path),
         placeholder=located.hit.placeholder,
         places=places,
     )
 
 
 def _printed_fields(
-    located: LocatedHit, fingerprint: str, target: TargetInfo, evidence: Evidence
+    located: LocatedHit,
+    fingerprint: str,
+    target: TargetInfo,
+    evidence: Evidence,
+    mask: Callable[[str], str],
 ) -> dict[str, Any]:
-    """Return the fields of a finding as they are printed, with the credential masked."""
+    """Return the fields of a finding as they are printed; `mask` masks the credential in path and URL."""
     hit, origin = located.hit, located.origin
     committed_at = datetime.fromtimestamp(origin.at, UTC) if origin and origin.at is not None else None
     url = located.url or (
@@ -136,9 +148,9 @@ def _printed_fields(
         "composite_score": scored.total,
         "source_type": evidence.source_type,
         "source_visibility": evidence.visibility,
-        "source_url": hit.secret.masked_within(url) if url else None,
+        "source_url": mask(url) if url else None,
         "repo_full_name": target.full_name,
-        "file_path": evidence.path,
+        "file_path": evidence.path and mask(evidence.path),
         "line_number": hit.line,
         "matched_text": hit.secret.masked(),
         "pattern": {"name": hit.rule.name, "secret_type": hit.rule.secret_type},

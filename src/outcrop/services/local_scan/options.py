@@ -29,6 +29,7 @@ class ScanOptions(NamedTuple):
     work: Path = Path()  # the folder for temporary files
     gitignore: bool = False  # whether files that git ignores are skipped
     staged: bool = False
+    reveal: bool = False  # credentials are printed, so they are not masked in paths either
     since: str | None = None  # a revision: scan the commits after it only
     type: TargetType | None = None  # of local targets; None means that it is guessed
     baseline: Sequence[str] = ()  # fingerprints of known findings, as often as each occurs

@@ -55,7 +55,7 @@ def scan(targets: list[str], options: ScanOptions, progress: ProgressCallback) -
                 report.files += outcome.files
                 report.size += outcome.size
                 report.commits += outcome.commits
-                report.findings += describe_findings(outcome.located, info, baseline)
+                report.findings += describe_findings(outcome.located, info, baseline, reveals=options.reveal)
         except OutcropError as error:
             report.failures.append(one_line(error.message))
         except OSError as error:  # such as a full disk, which need not affect the next target

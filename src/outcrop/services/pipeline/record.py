@@ -35,6 +35,7 @@ from outcrop.domain.release import format_release
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.hit import Hit
+from outcrop.scanner.engine.masking import is_masked_in_paths
 from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey
 from outcrop.services.pipeline.fence import write_transaction
 from outcrop.services.pipeline.masking import SecretMasker
@@ -150,9 +151,8 @@ async def record_secrets(
         place = identity(secret.source or key.source, _path_text(secret.path), fingerprint)
         verdict_key = context.keys.compute_verdict_key(fingerprint, secret.hit.companions)
         placed.setdefault(place, _PlacedSecret(secret, fingerprint, verdict_key, place))
-    masker = SecretMasker(
-        (secret.hit.secret for secret in secrets), (text for secret in secrets for text in _texts(secret))
-    )
+    in_paths = (secret.hit.secret for secret in secrets if is_masked_in_paths(secret.hit))
+    masker = SecretMasker(in_paths, (text for secret in secrets for text in _texts(secret)))
     recording = _Recording(context, key, coverage, masker)
     ordered = [placed[place] for place in sorted(placed)]
     size = context.limits.batch_size

@@ -19,6 +19,7 @@ from outcrop.domain.place import identity
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.excerpt import excerpts_of_file
+from outcrop.scanner.engine.masking import is_masked_in_paths
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport
@@ -169,7 +170,7 @@ def _detect(
         resource.body,
         [(b"!" + inner.encode("utf-8", "surrogateescape"), hit) for inner, hit in hits],
     )
-    values = [hit.secret for _, hit in hits]
+    values = [hit.secret for _, hit in hits if is_masked_in_paths(hit)]
     url = _mask_text(ruleset, resource.url, values) if hits else ""
     file_paths = {
         inner: _mask_text(ruleset, resource.file_path + (f"!{inner}" if inner else ""), values)
@@ -197,7 +198,8 @@ def _detect(
 def _mask_text(ruleset: RuleSet, text: str, secrets: Iterable[Secret] = ()) -> str:
     """Return a URL or path with `secrets` masked, and every other credential that the rules detect in it."""
     content = scan_content(ruleset, unquote(text).encode("utf-8", "surrogateescape"), Confidence.MEDIUM)
-    return SecretMasker([*secrets, *(hit.secret for _, hit in content.hits)], [text]).mask(text)
+    detected = [hit.secret for _, hit in content.hits if is_masked_in_paths(hit)]
+    return SecretMasker([*secrets, *detected], [text]).mask(text)
 
 
 async def _scan_git_folder(
