@@ -1,6 +1,6 @@
-"""The limits of one source: how long it may take, and how much memory, disk and work it may cost.
+"""What one source may cost (time, memory, disk and work), and how slowly a client may read a response.
 
-docs/limits.md lists them with their settings. Other limits are beside the code that they protect.
+docs/limits.md lists these limits with their settings. Other limits are beside the code that they protect.
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,10 @@ class SourceLimits:
 
 
 SOURCE_LIMITS = SourceLimits()
+
+# A client of the API or the portal that reads its response more slowly, for so long, is disconnected.
+CLIENT_SECONDS = 20.0
+CLIENT_BYTES_PER_SECOND = 4_000
 
 # Bytes of the data segment of one git process.
 READ_MEMORY = 700 << 20  # to read objects

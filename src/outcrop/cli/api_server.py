@@ -10,6 +10,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from outcrop.api.proxies import behind_proxies
 from outcrop.asgi import create_app
 from outcrop.cli.accept import HEAD_SECONDS, Acceptor, Connection, ConnectionLimits, count_descriptors
+from outcrop.cli.slow_readers import ReadWatch
+from outcrop.limits import CLIENT_SECONDS
 from outcrop.runtime import open_runtime
 from outcrop.settings import Settings
 
@@ -21,9 +23,13 @@ MAX_DATABASE_RETRY_DELAY = 2.0  # seconds; a process that starts while the datab
 
 
 class ApiProtocol(HttpToolsProtocol):
-    """HTTP protocol that answers malformed, too long and too slow request heads with 400 and a JSON body."""
+    """HTTP protocol that answers malformed, too long and too slow request heads with 400 and a JSON body.
+
+    It disconnects clients that read their responses too slowly.
+    """
 
     max_head_bytes, max_head_seconds = 64 << 10, HEAD_SECONDS  # request line and headers
+    max_late_seconds = CLIENT_SECONDS
 
     connection: Connection | None = None  # set before `connection_made`
     _head = 0  # bytes of the incomplete head so far
@@ -33,11 +39,13 @@ class ApiProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         if self.connection is not None:
             self.connection.transport = transport
+        self._read_watch = ReadWatch(transport, self.max_late_seconds)
         super().connection_made(transport)
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_ended()
+        self._read_watch.end()
         if self.connection is not None:
             self.connection.closed()
         super().connection_lost(exc)
@@ -47,7 +55,12 @@ class ApiProtocol(HttpToolsProtocol):
         self._head, self._in_head = 0, True
         self._wait_for_head()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._read_watch.begin()
+
     def on_response_complete(self) -> None:
+        self._read_watch.begin()
         has_next = bool(self.pipeline)
         super().on_response_complete()
         if not has_next:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -56,18 +57,20 @@ def audit(
 
     async def main() -> list[dict[str, Any]]:
         async with open_session(settings) as session:
-            lines = read_trail(session.db, await accounts.get_account(session.db, slug), conditions)
+            account = await accounts.get_account(session.db, slug)
+            batches = read_trail(lambda: nullcontext(session.db), account, conditions)
             if output is AuditFormat.JSONL:
-                await _write(lines)
+                await _write(batches)
                 return []
-            return [line async for line in lines]
+            return [line async for batch in batches for line in batch]
 
     lines = run(main)
     if output is not AuditFormat.JSONL:
         show_all(lines, COLUMNS, as_json=output is AuditFormat.JSON)
 
 
-async def _write(lines: AsyncIterator[dict[str, Any]]) -> None:
-    """Write each line as it is read: a trail may be larger than the memory."""
-    async for line in lines:
-        sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+async def _write(batches: AsyncIterator[list[dict[str, Any]]]) -> None:
+    """Write each batch as it is read: a trail may be larger than the memory."""
+    async for lines in batches:
+        for line in lines:
+            sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")

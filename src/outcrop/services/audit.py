@@ -1,6 +1,7 @@
 """Read the audit trail of an account."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from outcrop.domain.account import Account
@@ -10,13 +11,29 @@ from outcrop.store import audit
 from outcrop.store.audit import AuditLine
 from outcrop.store.db import Connection
 
+_BATCH_SIZE = 500  # lines
+
 
 async def read_trail(
-    db: Connection, account: Account, filter_: AuditFilter | None = None
-) -> AsyncIterator[dict[str, Any]]:
-    """Yield the account's lines that match the filter, oldest first, as JSON values."""
-    async for line in audit.stream_lines(db, account.id, _check_filter(filter_)):
-        yield public_fields(line)
+    connect: Callable[[], AbstractAsyncContextManager[Connection]],
+    account: Account,
+    filter_: AuditFilter | None = None,
+    batch_size: int = _BATCH_SIZE,
+) -> AsyncIterator[list[dict[str, Any]]]:
+    """Yield batches of the account's lines that match the filter, oldest first, as JSON values.
+
+    `connect` opens the connection for one batch. None is held while a batch is used. A line that is written
+    meanwhile may be missing, also in the middle: its transaction may have taken its number earlier.
+    """
+    filter_ = _check_filter(filter_)
+    after, is_last = 0, False
+    while not is_last:
+        async with connect() as db:
+            lines = await audit.select_batch(db, account.id, filter_, after=after, limit=batch_size)
+        is_last = len(lines) < batch_size
+        if lines:
+            after = lines[-1][0]
+            yield [public_fields(line) for _, line in lines]
 
 
 async def list_trail(

@@ -1,6 +1,5 @@
 """Append lines to the audit trail, in the transaction of the change that they record, and read them."""
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -43,13 +42,17 @@ async def append_to_every_account(db: Connection, line: AuditLine) -> None:
     )
 
 
-async def stream_lines(db: Connection, account_id: int, wanted: AuditFilter) -> AsyncIterator[AuditLine]:
-    """Yield all lines that match the filter, oldest first, through a server-side cursor (bounded memory)."""
+async def select_batch(
+    db: Connection, account_id: int, wanted: AuditFilter, *, after: int, limit: int
+) -> list[tuple[int, AuditLine]]:
+    """Return (id, line) of the oldest lines that match the filter and have an id above `after`."""
     where, values = _build_conditions(account_id, wanted)
-    async with db.transaction(), db.cursor(name="trail") as cursor:
-        await cursor.execute(f"SELECT {_COLUMNS} FROM audit WHERE {where} ORDER BY id".encode(), values)
-        async for row in cursor:
-            yield AuditLine(*row)
+    cursor = await db.execute(
+        f"""SELECT id, {_COLUMNS} FROM audit WHERE {where} AND id > %(after)s
+            ORDER BY id LIMIT %(limit)s""".encode(),
+        values | {"after": after, "limit": limit},
+    )
+    return [(row[0], AuditLine(*row[1:])) for row in await cursor.fetchall()]
 
 
 async def select_page(

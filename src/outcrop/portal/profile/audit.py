@@ -1,6 +1,8 @@
 """The audit trail: a list with filters, and a download as JSON Lines."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import orjson
 from starlette.responses import Response, StreamingResponse
@@ -40,13 +42,16 @@ async def export_audit(request: PortalRequest) -> Response:
     account, pool = request.signed.account, request.pool
 
     async def body() -> AsyncIterator[bytes]:
-        async with pool.connection() as db:
-            async for line in audit.read_trail(db, account):
-                yield orjson.dumps(line) + b"\n"
+        async for lines in audit.read_trail(pool.connection, account):
+            yield await asyncio.to_thread(_write_lines, lines)
 
     name = f"outcrop-audit-{account.slug}-{request.now:%Y%m%d}.jsonl"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(body(), media_type="application/x-ndjson", headers=headers)
+
+
+def _write_lines(lines: list[dict[str, Any]]) -> bytes:
+    return b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
 
 
 ROUTES = [
