@@ -1,6 +1,6 @@
-"""What one source may cost (time, memory, disk and work), and how slowly a client may read a response.
+"""The limits of what outsiders may cost: a source, clients, people who sign in.
 
-docs/limits.md lists these limits with their settings. Other limits are beside the code that they protect.
+docs/limits.md lists them with their settings.
 """
 
 from dataclasses import dataclass
@@ -37,3 +37,36 @@ CLIENT_BYTES_PER_SECOND = 4_000
 
 # Bytes of the data segment of one git process.
 READ_MEMORY = 700 << 20  # to read objects
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDown:
+    """How failed sign-ins slow down: the first `free` ones not, then a pause that doubles up to `longest`."""
+
+    free: int  # failures within SIGN_IN_WINDOW
+    longest: float  # seconds
+
+    def pause(self, failures: int) -> float:
+        """Return the seconds between the last of so many failures and the next attempt."""
+        return 0.0 if failures < self.free else min(2.0 ** min(failures - self.free + 1, 30), self.longest)
+
+
+SIGN_IN_WINDOW = 900.0  # seconds for which a failed sign-in counts
+SIGN_IN_BROWSER = SlowDown(free=5, longest=60.0)  # of a browser that the member has signed in with before
+SIGN_IN_NETWORK_AND_MEMBER = SlowDown(free=5, longest=60.0)  # of other browsers, from one network
+SIGN_IN_MEMBER = SlowDown(free=30, longest=4.0)  # of other browsers, from all networks
+SIGN_IN_NETWORK = SlowDown(free=30, longest=10.0)  # of other browsers, for all members
+SIGN_IN_STEP = 0.25  # seconds: a wrong sign-in is answered after a multiple of them
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordLimits:
+    """The limits of the passwords that wait to be hashed in one process."""
+
+    threads: int = 2  # that hash; each hash takes 64 MiB and a core
+    waiting: int = 16  # passwords of browsers that signed in before; as many of all others
+    waiting_per_key: int = 3  # passwords of one network, and for one member, that wait or are hashed
+    seconds: float = 3.0  # until a password that waits is refused
+
+
+PASSWORD_LIMITS = PasswordLimits()

@@ -333,6 +333,7 @@ def test_the_second_factor_is_switched_on_and_asked_for(stage: Backend, browser:
     import pyotp  # noqa: PLC0415
 
     page = seat.open("/profile/security")
+    page.get_by_label("Your password").fill(PASSWORD)
     page.get_by_role("button", name="Set it up").click()
     secret = page.locator("code.break").inner_text()
     expect(page.locator(".qr svg")).to_be_visible()

@@ -8,7 +8,7 @@ import pytest
 from outcrop.domain.clock import now
 from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
-from tests.support.portal_client import Person, shown_once
+from tests.support.portal_client import PASSWORD, Person, shown_once
 
 # --- the second factor
 
@@ -25,7 +25,7 @@ def wrong_code(secret: str) -> str:
 
 
 def test_a_mistyped_code_leaves_the_same_secret_to_be_confirmed(owner: Person) -> None:
-    secret = pending(owner.post("/profile/security/totp").text)
+    secret = pending(owner.post("/profile/security/totp", password=PASSWORD).text)
     assert secret is not None
     for code in (wrong_code(secret), "", "abcdef"):
         second = owner.post("/profile/security/totp/confirm", code=code)
@@ -40,7 +40,7 @@ def test_a_mistyped_code_leaves_the_same_secret_to_be_confirmed(owner: Person) -
 def test_a_secret_that_is_confirmed_or_was_never_made_is_not_shown(owner: Person) -> None:
     never = owner.post("/profile/security/totp/confirm", code="123456")
     assert (never.status_code, pending(never.text)) == (400, None)
-    secret = pending(owner.post("/profile/security/totp").text)
+    secret = pending(owner.post("/profile/security/totp", password=PASSWORD).text)
     assert secret is not None
     owner.post("/profile/security/totp/confirm", code=pyotp.TOTP(secret).now())
     after = owner.post("/profile/security/totp/confirm", code="123456")

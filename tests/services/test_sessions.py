@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -11,9 +12,10 @@ from argon2 import PasswordHasher
 
 from outcrop.domain.account import Account, Plan, Role
 from outcrop.domain.errors import NotFoundError, SignInError
+from outcrop.limits import PASSWORD_LIMITS
 from outcrop.services import accounts, sessions
 from outcrop.store.db import Connection, Pool
-from outcrop.store.people.passwords import PASSWORDS, PasswordThreads
+from outcrop.store.people.passwords import PASSWORDS, PasswordCaller, PasswordThreads
 from tests.support.backend import Backend
 from tests.support.hashes import PASSWORD, QUICK
 from tests.support.members import (
@@ -29,6 +31,7 @@ from tests.support.members import (
 
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 WRONG = "another pass phrase"
+ANYBODY = PasswordCaller()
 
 
 pytestmark = pytest.mark.usefixtures("no_failed_sign_ins")
@@ -314,8 +317,10 @@ def test_a_password_that_is_changed_during_the_sign_in_is_refused(backend: Backe
     member = add_member(backend, account)
 
     class ChangedMeanwhile(PasswordThreads):
-        async def verify(self, password_hash: str | None, password: str) -> bool:
-            right = await super().verify(password_hash, password)
+        async def verify(
+            self, password_hash: str | None, password: str, caller: PasswordCaller = ANYBODY
+        ) -> bool:
+            right = await super().verify(password_hash, password, caller)
             backend.sql("UPDATE members SET password_hash = %s WHERE id = %s", other, member.id)
             return right
 
@@ -330,10 +335,12 @@ def test_no_connection_is_held_while_a_password_is_verified(backend: Backend, ac
 
     async def work(pool: Pool) -> str:
         class UsesConnection(PasswordThreads):
-            async def verify(self, password_hash: str | None, password: str) -> bool:
+            async def verify(
+                self, password_hash: str | None, password: str, caller: PasswordCaller = ANYBODY
+            ) -> bool:
                 async with pool.connection(timeout=60):  # the only connection
                     free.append(True)
-                return await super().verify(password_hash, password)
+                return await super().verify(password_hash, password, caller)
 
         options = {
             "email": member.email,
@@ -384,7 +391,7 @@ def test_the_hash_parameters_are_those_of_rfc_9106() -> None:
 
 def test_a_sign_in_is_refused_while_too_many_passwords_wait(backend: Backend, account: Account) -> None:
     member = add_member(backend, account)
-    full = PasswordThreads(PasswordHasher(**QUICK), max_waiting=0)
+    full = PasswordThreads(PasswordHasher(**QUICK), replace(PASSWORD_LIMITS, waiting=0))
     for _ in range(9):
         assert (
             refusal(backend, member.email, PASSWORD, passwords=full).code,
@@ -398,29 +405,82 @@ def test_a_sign_in_is_refused_while_too_many_passwords_wait(backend: Backend, ac
 # --- limits
 
 
+def wait_after(backend: Backend, email: str, at: datetime, **options: Any) -> int:
+    """Make an attempt that must be refused; return the seconds that it asks to wait."""
+    error = refusal(backend, email, PASSWORD, now=at, **options)
+    assert error.code == "limited"
+    return error.retry_after
+
+
 @pytest.mark.parametrize("known", [True, False])
-def test_after_five_failures_even_the_correct_password_is_refused(
+def test_failures_slow_a_network_down_for_the_member_and_for_nobody_else(
     backend: Backend, account: Account, known: bool
 ) -> None:
     email = add_member(backend, account).email if known else f"{uuid4().hex}@example.com"
-    assert [refusal(backend, email, address=f"192.0.2.{n}", now=NOW + n * MINUTE).code for n in range(5)] == [
-        "wrong"
-    ] * 5
-    passwords = PasswordThreads(hasher := CountedHasher())
-    later = {"address": "198.51.100.7", "now": NOW + 5 * MINUTE, "passwords": passwords}
-    limited = refusal(backend, email.upper(), PASSWORD, **later)
-    assert (limited.code, limited.retry_after) == ("limited", 600)
-    assert hasher.calls == []
-    assert refusal(backend, email, now=NOW + 15 * MINUTE - timedelta(seconds=1)).retry_after == 1
+    at, waits = NOW, []
+    for _ in range(5):
+        assert refusal(backend, email, now=at).code == "wrong"
+    for _ in range(7):
+        passwords = PasswordThreads(hasher := CountedHasher())
+        waits.append(wait_after(backend, email.upper(), at, passwords=passwords))
+        assert hasher.calls == []
+        at += timedelta(seconds=waits[-1])
+        assert refusal(backend, email, now=at).code == "wrong"
+    assert waits == [2, 4, 8, 16, 32, 60, 60]
     if known:
-        assert sign_in(backend, email, now=NOW + 15 * MINUTE), (
-            "15 minutes after the first failure at the latest"
-        )
-        assert [outcome for *_, outcome, _ in trail(backend, account)] == ["failed"] * 5 + ["ok"], (
+        assert sign_in(backend, email, now=at, address="198.51.100.7"), "another network is not slowed down"
+        assert wait_after(backend, email, at) == 60, "the success was not this network's"
+        assert sign_in(backend, email, now=at + timedelta(seconds=60)), "the member is never locked out"
+        assert [outcome for *_, outcome, _ in trail(backend, account)] == ["failed"] * 12 + ["ok"] * 2, (
             "a refused attempt adds no audit line"
         )
-    else:
-        assert refusal(backend, email, now=NOW + 15 * MINUTE).code == "wrong"
+
+
+def test_failures_from_many_networks_slow_strangers_down_and_no_known_browser(
+    backend: Backend, account: Account
+) -> None:
+    email = add_member(backend, account).email
+    cookie = sessions.remember_browser(backend.keys, "", email)
+    at = NOW
+    for n in range(30):
+        assert refusal(backend, email, address=f"198.51.{n}.1", now=at).code == "wrong"
+    for wait in (2, 4, 4):
+        assert wait_after(backend, email, at, address="203.0.113.9") == wait
+        at += timedelta(seconds=wait)
+        assert refusal(backend, email, address="203.0.113.9", now=at).code == "wrong"
+    stranger = sessions.remember_browser(backend.keys, "", f"another-{email}")
+    assert wait_after(backend, email, at, address="203.0.113.8", browser=stranger) == 4
+    for n in range(3):
+        assert sign_in(backend, email, address=f"198.51.{n}.1", now=at, browser=cookie)
+
+
+def test_a_known_browser_is_slowed_down_by_its_own_failures_alone(backend: Backend, account: Account) -> None:
+    email = add_member(backend, account).email
+    cookie = sessions.remember_browser(backend.keys, "", email)
+    for n in range(5):
+        assert refusal(backend, email, address=f"192.0.2.{n}", browser=cookie).code == "wrong"
+    assert wait_after(backend, email, NOW, address="192.0.2.9", browser=cookie) == 2
+    assert sign_in(backend, email, address="192.0.2.9")
+    assert sign_in(backend, email, browser=cookie, now=NOW + timedelta(seconds=2))
+    assert [refusal(backend, email, browser=cookie).code for _ in range(4)] == ["wrong"] * 4
+
+
+def test_a_wrong_sign_in_is_answered_after_a_multiple_of_the_step(backend: Backend, account: Account) -> None:
+    email = add_member(backend, account).email
+    slept = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    def answer(email: str, took: float, password: str = WRONG) -> float:
+        times = iter((1.0, 1.0 + took))
+        before = len(slept)
+        refusal(backend, email, password, clock=lambda: next(times), sleep=sleep)
+        assert len(slept) == before + 1
+        return round(took + slept[-1], 6)
+
+    assert answer(email, 0.19) == answer("nobody@example.com", 0.07) == 0.25
+    assert answer(email, 0.3) == answer("nobody@example.com", 0.26) == 0.5
 
 
 def test_a_success_resets_the_count_of_failures(backend: Backend, account: Account) -> None:
@@ -447,7 +507,7 @@ def test_a_network_is_limited_to_thirty_failures_of_any_addresses(
         assert refusal(backend, f"{n}@example.com", address=addresses[n % len(addresses)]).code == "wrong"
     email = add_member(backend, account).email
     if together:
-        assert refusal(backend, email, PASSWORD, address=addresses[0]).retry_after == 900
+        assert wait_after(backend, email, NOW, address=addresses[0]) == 2
     assert sign_in(backend, email, address="198.51.100.9" if together else addresses[0])
 
 
@@ -455,11 +515,11 @@ def test_concurrent_attempts_do_not_exceed_the_limit(backend: Backend, account: 
     member = add_member(backend, account)
 
     async def work(pool: Pool) -> list[str]:
-        async def attempt(n: int) -> str:
+        async def attempt() -> str:
             options: dict[str, Any] = {
                 "password": WRONG,
                 "code": None,
-                "address": f"192.0.2.{n}",
+                "address": "192.0.2.1",
                 "agent": "",
                 "now": NOW,
             }
@@ -467,6 +527,6 @@ def test_concurrent_attempts_do_not_exceed_the_limit(backend: Backend, account: 
                 await sessions.sign_in(pool, backend.keys, email=member.email, **options)
             return refused.value.code
 
-        return await asyncio.gather(*(attempt(n) for n in range(12)))
+        return await asyncio.gather(*(attempt() for _ in range(12)))
 
     assert sorted(with_pool(backend, work, size=8)) == ["limited"] * 7 + ["wrong"] * 5

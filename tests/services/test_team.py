@@ -153,8 +153,11 @@ def test_an_invitation_does_not_reveal_members_of_other_accounts(
 ) -> None:
     stranger = add_member(backend, backend.tenant().account)
     _, token = invite(backend, account, owner, email=stranger.email)
-    with pytest.raises(BadInputError):
+    with pytest.raises(NotFoundError) as refused:
         accept(backend, token)
+    with pytest.raises(NotFoundError) as expired:
+        accept(backend, token, now=NOW + 7 * DAY)
+    assert refused.value.message == expired.value.message
     assert resume(backend, sign_in(backend, stranger.email)) is not None, "the other member has not changed"
     with pytest.raises(BadInputError):
         invite(backend, account, "operator", email=stranger.email)
@@ -413,8 +416,25 @@ def test_a_stolen_session_cannot_guess_the_password(
 # --- the second factor
 
 
+def begin_totp(backend: Backend, member: Member, password: str = PASSWORD) -> team.TotpSetup:
+    return with_pool(
+        backend, lambda pool: team.begin_totp(pool, backend.keys, member, password=password, now=NOW)
+    )
+
+
+def test_a_stolen_session_cannot_turn_the_second_factor_on(
+    backend: Backend, account: Account, owner: Member
+) -> None:
+    for password in ("", "a wrong pass phrase"):
+        with pytest.raises(SignInError):
+            begin_totp(backend, owner, password)
+    assert backend.sql("SELECT count(*) FROM second_factors WHERE member_id = %s", owner.id) == [(0,)]
+    lines = [(action, outcome) for _, action, _, outcome, _ in trail(backend, account)]
+    assert lines == [("user.totp_begin", "failed")] * 2
+
+
 def enable_totp(backend: Backend, account: Account, member: Member) -> tuple[pyotp.TOTP, list[str]]:
-    setup = backend.run(lambda db: team.begin_totp(db, backend.keys, account, member, now=NOW))
+    setup = begin_totp(backend, member)
     app = cast("pyotp.TOTP", pyotp.parse_uri(setup.uri))
     assert app.secret == setup.secret
     codes = backend.run(lambda db: team.confirm_totp(db, backend.keys, member, app.at(NOW), NOW))
@@ -430,7 +450,7 @@ def refusal_code(backend: Backend, email: str, **options: Any) -> str:
 def test_a_second_factor_has_no_effect_until_it_is_confirmed(
     backend: Backend, account: Account, owner: Member
 ) -> None:
-    setup = backend.run(lambda db: team.begin_totp(db, backend.keys, account, owner, now=NOW))
+    setup = begin_totp(backend, owner)
     assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) is None
     assert sign_in(backend, owner.email)
     with pytest.raises(BadInputError):
@@ -438,12 +458,10 @@ def test_a_second_factor_has_no_effect_until_it_is_confirmed(
     app, codes = enable_totp(backend, account, owner)
     assert app.secret != setup.secret
     assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) == 10
-    for work in (
-        lambda db: team.begin_totp(db, backend.keys, account, owner, now=NOW),
-        lambda db: team.confirm_totp(db, backend.keys, owner, app.at(NOW + STEP), NOW + STEP),
-    ):
-        with pytest.raises(BadInputError):
-            backend.run(work)
+    with pytest.raises(BadInputError):
+        begin_totp(backend, owner)
+    with pytest.raises(BadInputError):
+        backend.run(lambda db: team.confirm_totp(db, backend.keys, owner, app.at(NOW + STEP), NOW + STEP))
     stored = everything_stored(backend)
     for secret in (app.secret, setup.secret, *codes, *(code.replace("-", "") for code in codes)):
         assert secret not in stored

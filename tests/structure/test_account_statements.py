@@ -18,8 +18,9 @@ AUTHENTICATION = """
     people/accounts.select_credentials people/accounts.lock_credentials people/accounts.lock_member
     people/keys.admit_request people/links.select people/links.use_link
     people/second_factors.use_recovery_code people/sessions.resume_session people/sessions.delete
-    people/sign_in_attempts.begin_attempt people/sign_in_attempts.mark_failed
-    people/sign_in_attempts.delete_attempt people/sign_in_attempts.delete_attempts
+    people/sign_in_attempts.begin_attempt people/sign_in_attempts._wait_seconds
+    people/sign_in_attempts.mark_failed people/sign_in_attempts.delete_attempt
+    people/sign_in_attempts.delete_own_attempts people/sign_in_attempts.delete_attempts
 """
 # Background jobs work for all accounts, and pass each row on with its account.
 BACKGROUND = """

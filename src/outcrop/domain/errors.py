@@ -84,13 +84,12 @@ class CodeNeededError(SignInError):
 
 
 class SignInLimitedError(SignInError):
-    """Too many failures. For `retry_after` seconds every attempt is refused, also with the right password."""
+    """Too many attempts: for `retry_after` seconds further ones are refused, also with the right password."""
 
     code = "limited"
 
     def __init__(self, retry_after: int) -> None:
-        minutes = -(-retry_after // 60)
-        super().__init__(f"too many tries: try again in {minutes} minute{'s' if minutes > 1 else ''}")
+        super().__init__(f"too many tries: try again in {retry_after} second{'s' if retry_after > 1 else ''}")
         self.retry_after = retry_after
 
 

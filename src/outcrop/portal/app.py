@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -97,6 +97,7 @@ def create_portal(
     handlers: dict[Any, Any] = {
         OutcropError: _handle_expected_error,
         HTTPException: _handle_routing_error,
+        ClientDisconnect: _handle_disconnect,
         Exception: _handle_unexpected_error,
     }
     app = Starlette(routes=routes, exception_handlers=handlers)
@@ -165,6 +166,11 @@ async def _handle_routing_error(request: Request, exc: Exception) -> Response:
         allow = (exc.headers or {}).get("Allow", "")
         return _failure(request, 405, "method_not_allowed", f"this path accepts {allow}", {"Allow": allow})
     return _failure(request, 404, "not_found", "there is no such page")
+
+
+async def _handle_disconnect(_request: Request, _exc: Exception) -> Response:
+    """Answer a client that has gone: nobody reads it, and the log has its status."""
+    return Response(status_code=499)
 
 
 async def _handle_unexpected_error(request: Request, exc: Exception) -> Response:

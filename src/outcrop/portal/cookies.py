@@ -1,4 +1,4 @@
-"""Cookies: session, form token before signing in, flash message, and keyboard shortcuts on or off."""
+"""Cookies: session, known browser, form token before signing in, flash message, keyboard shortcuts."""
 
 import hashlib
 import hmac
@@ -24,8 +24,10 @@ class Cookies:
     def __init__(self, *, secure: bool) -> None:
         self._secure = secure
         prefix = "__Host-" if secure else ""
-        names = ("session", "before", "flash", "keys")
-        self._session, self._before, self._flash, self._keys = (f"{prefix}outcrop_{name}" for name in names)
+        names = ("session", "browser", "before", "flash", "keys")
+        self._session, self._browser, self._before, self._flash, self._keys = (
+            f"{prefix}outcrop_{name}" for name in names
+        )
 
     def session(self, request: Request) -> str | None:
         return request.cookies.get(self._session)
@@ -36,6 +38,13 @@ class Cookies:
 
     def delete_session(self, response: Response) -> None:
         self._delete(response, self._session)
+
+    def browser(self, request: Request) -> str:
+        """Return the cookie of a browser that somebody has signed in with; empty if there is none."""
+        return request.cookies.get(self._browser, "")
+
+    def set_browser(self, response: Response, text: str) -> None:
+        self._set(response, self._browser, text, _MAX_LIFETIME)
 
     def before(self, request: Request) -> str | None:
         """Return the token that protects forms of visitors who are not signed in."""

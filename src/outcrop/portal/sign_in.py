@@ -15,6 +15,7 @@ from outcrop.domain.errors import (
     SignInError,
     SignInLimitedError,
 )
+from outcrop.portal.connected import run_while_connected
 from outcrop.portal.cookies import csrf_of
 from outcrop.portal.forms import Form, read_form
 from outcrop.portal.request import STATE, PortalContext, PortalRequest, check_form, post, relative
@@ -48,16 +49,20 @@ async def sign_in(request: Request) -> Response:
         check_form(request, context, form, form.get("csrf"))  # a form of another site is still rejected
         return await _render_again(request, context, form.get("email"), back)
     try:
-        token = await sessions.sign_in(
-            runtime.pool,
-            runtime.keys,
-            email=form.get("email"),
-            password=form.raw("password"),
-            code=form.get("code") or None,
-            address=request.client.host if request.client else "",
-            agent=request.headers.get("user-agent", "")[:300],
-            now=await _database_time(runtime),
-            replaces=context.cookies.session(request),
+        token = await run_while_connected(
+            request,
+            sessions.sign_in(
+                runtime.pool,
+                runtime.keys,
+                email=form.get("email"),
+                password=form.raw("password"),
+                code=form.get("code") or None,
+                address=request.client.host if request.client else "",
+                agent=request.headers.get("user-agent", "")[:300],
+                now=await _database_time(runtime),
+                replaces=context.cookies.session(request),
+                browser=context.cookies.browser(request),
+            ),
         )
     except SignInError as error:
         wants_code = isinstance(error, CodeNeededError) or "code" in form
@@ -77,6 +82,8 @@ async def sign_in(request: Request) -> Response:
         return page
     response = RedirectResponse(back, status_code=303)
     context.cookies.set_session(response, token)
+    browser = sessions.remember_browser(runtime.keys, context.cookies.browser(request), form.get("email"))
+    context.cookies.set_browser(response, browser)
     return response
 
 
@@ -121,8 +128,9 @@ async def join(request: Request) -> Response:
     if form.raw("password") != form.raw("again"):
         return _render_form(request, context, "join.html", 400, link=link, message="the two passwords differ")
     try:
-        await team.accept_link(
-            runtime.pool, token, password=form.raw("password"), now=await _database_time(runtime)
+        now = await _database_time(runtime)
+        await run_while_connected(
+            request, team.accept_link(runtime.pool, token, password=form.raw("password"), now=now)
         )
     except BadInputError as error:
         return _render_form(request, context, "join.html", 400, link=link, message=error.message)

@@ -4,10 +4,13 @@
 no connection is held meanwhile.
 """
 
+import asyncio
 import hashlib
 import ipaddress
 import re
 import secrets
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID, uuid4
@@ -16,12 +19,14 @@ from outcrop.domain import totp
 from outcrop.domain.account import EMAIL_LENGTH, PASSWORD_LENGTHS, SessionSummary, SignedInMember
 from outcrop.domain.errors import CodeNeededError, NotFoundError, SignInError, SignInLimitedError
 from outcrop.domain.secret import reveal
+from outcrop.limits import SIGN_IN_STEP
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keyring
-from outcrop.store.people import accounts, links, second_factors, sessions, sign_in_attempts
+from outcrop.store.people import accounts, known_browser, links, second_factors, sessions, sign_in_attempts
 from outcrop.store.people.accounts import MemberCredentials
-from outcrop.store.people.passwords import PASSWORDS, PasswordQueueFullError, PasswordThreads
+from outcrop.store.people.passwords import PASSWORDS, PasswordCaller, PasswordQueueFullError, PasswordThreads
+from outcrop.store.people.sign_in_attempts import Visitor
 
 __all__ = [
     "SessionSummary",
@@ -29,6 +34,7 @@ __all__ = [
     "delete_expired",
     "end_session",
     "list_sessions",
+    "remember_browser",
     "resume_session",
     "sign_in",
     "sign_out",
@@ -46,6 +52,7 @@ class _SignInRequest:
     """A request to sign in, counted under `attempt_id`."""
 
     attempt_id: int
+    visitor: Visitor
     code: str = field(repr=False)
     address: str
     agent: str
@@ -70,27 +77,59 @@ async def sign_in(
     agent: str,
     now: datetime,
     replaces: str | None = None,
+    browser: str = "",
     passwords: PasswordThreads = PASSWORDS,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> str:
-    """Start a session and return its token; `replaces` is the browser's old token, whose session ends.
+    """Start a session and return its token.
 
+    `replaces` is the browser's old token, whose session ends; `browser` is its cookie of a known browser.
     Raise SignInError if e-mail address, password or code is wrong. Whether the address exists changes neither
-    the error nor the time it takes.
+    the error nor the time it takes: the error comes after a multiple of SIGN_IN_STEP.
     """
+    began = clock()
     email = _clean_text(email.strip(), EMAIL_LENGTH)
+    visitor = Visitor(email, _network(address), known_browser.find_id(keys.browser_key, browser, email))
     async with pool.connection() as db, db.transaction():
-        attempt = await sign_in_attempts.begin_attempt(db, email, _network(address), now=now)
+        attempt = await sign_in_attempts.begin_attempt(db, visitor, now=now)
         compared = None if attempt.id is None else await accounts.select_credentials(db, email)
     if attempt.id is None:
         raise SignInLimitedError(attempt.retry_after)
     request = _SignInRequest(
         attempt.id,
+        visitor,
         code or "",
         _clean_text(address, _MAX_ADDRESS_LENGTH),
         _clean_text(agent, MAX_AGENT_LENGTH),
         replaces,
         now,
     )
+    result = await _finish_attempt(pool, keys, request, compared, password, passwords=passwords)
+    if isinstance(result, SignInError):
+        await sleep(SIGN_IN_STEP - (clock() - began) % SIGN_IN_STEP)
+        raise result
+    return result
+
+
+def remember_browser(keys: Keyring, cookie: str, email: str) -> str:
+    """Return the cookie of a browser that a member has signed in with; `cookie` is the one that it has."""
+    email = _clean_text(email.strip(), EMAIL_LENGTH)
+    return known_browser.add_member(
+        keys.browser_key, cookie, email, secrets.token_bytes(known_browser.ID_BYTES)
+    )
+
+
+async def _finish_attempt(
+    pool: Pool,
+    keys: Keyring,
+    request: _SignInRequest,
+    compared: MemberCredentials | None,
+    password: str,
+    *,
+    passwords: PasswordThreads,
+) -> str | SignInError:
+    """Compare the password with that of the member; return the token of a new session, or the error."""
     while True:
         is_right, new_hash = await _compare_password(pool, passwords, request, compared, password)
         async with pool.connection() as db, db.transaction():
@@ -103,8 +142,6 @@ async def sign_in(
             result = await _decide(db, keys, request, current, is_right=is_right)
             if new_hash is not None and current is not None:
                 await accounts.update_password(db, current.account_id, current.member.id, new_hash)
-        if isinstance(result, SignInError):
-            raise result
         return result
 
 
@@ -118,10 +155,14 @@ async def _compare_password(
     """Return whether the password is right, and its new hash if the stored one uses outdated parameters."""
     password = password[: PASSWORD_LENGTHS.stop]  # one character more than the longest valid password
     password_hash = None if credentials is None else credentials.password_hash
+    visitor = request.visitor
+    strangers_keys = (f"network {visitor.network}", f"member {visitor.email.lower()}")
+    keys = strangers_keys if visitor.browser is None else (visitor.browser,)
+    caller = PasswordCaller(visitor.browser is not None, keys)
     try:
-        is_right = await passwords.verify(password_hash, password)
+        is_right = await passwords.verify(password_hash, password, caller)
         is_outdated = is_right and password_hash is not None and passwords.is_outdated(password_hash)
-        return is_right, await passwords.hash(password) if is_outdated else None
+        return is_right, await passwords.hash(password, caller) if is_outdated else None
     except PasswordQueueFullError:
         async with pool.connection() as db:
             await sign_in_attempts.delete_attempt(db, request.attempt_id)
@@ -176,7 +217,7 @@ async def _start_session(
     db: Connection, request: _SignInRequest, credentials: MemberCredentials, detail: dict[str, object]
 ) -> str:
     """Store a new session, end the one that it replaces, and return the new token."""
-    await sign_in_attempts.delete_attempts(db, credentials.member.email)
+    await sign_in_attempts.delete_own_attempts(db, request.visitor)
     if request.replaces is not None and (old := _digest(request.replaces)) is not None:
         await sessions.delete(db, old)
     token = secrets.token_urlsafe(32)

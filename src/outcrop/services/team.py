@@ -37,7 +37,8 @@ from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keyring
 from outcrop.store.people import accounts, links, second_factors, sessions, sign_in_attempts
 from outcrop.store.people.accounts import MemberCredentials
-from outcrop.store.people.passwords import PASSWORDS, PasswordQueueFullError
+from outcrop.store.people.passwords import PASSWORDS, PasswordCaller, PasswordQueueFullError
+from outcrop.store.people.sign_in_attempts import Visitor
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
 _RETRY_IF_BUSY = 5  # seconds to wait if too many passwords are being hashed
@@ -143,7 +144,7 @@ async def accept_link(pool: Pool, token: str, *, password: str, now: datetime) -
     async with pool.connection() as db:
         if await find_link(db, token, now=now) is None:
             raise _link_error()
-    password_hash = await _hash_password(password)
+    password_hash = await _hash_password(password, token)
     async with pool.connection() as db, db.transaction():
         if (used := await links.use_link(db, _sha256(token), now=now)) is None:
             raise _link_error()
@@ -151,7 +152,12 @@ async def accept_link(pool: Pool, token: str, *, password: str, now: datetime) -
         if used.member_id is None:
             member_id = uuid4()
             new_member = accounts.NewMember(member_id, link.email, link.role, password_hash)
-            await accounts.insert_member(db, used.account_id, new_member, now=now)
+            try:
+                await accounts.insert_member(db, used.account_id, new_member, now=now)
+            except (
+                BadInputError
+            ):  # an inviter may open the link too, and must not learn about another account
+                raise _link_error() from None
             line = audit.AuditLine(
                 now,
                 link.email,
@@ -229,7 +235,7 @@ async def change_password(
     """Set a member's new password, after a check of the old one, and end all sessions except `keep`."""
     checked_password(new)
     confirmed = await _confirm_password(pool, member, old, "user.change_password", now=now)
-    password_hash = await _hash_password(new)
+    password_hash = await _hash_password(new, str(member.id))
     async with pool.connection() as db, db.transaction():
         current = await _lock_unchanged(db, confirmed)
         await accounts.update_password(db, current.account_id, member.id, password_hash)
@@ -240,18 +246,23 @@ async def change_password(
         await audit.append(db, current.account_id, line)
 
 
-async def begin_totp(
-    db: Connection, keys: Keyring, account: Account, member: Member, *, now: datetime
-) -> TotpSetup:
-    """Create the secret of a second factor; signing in needs no code before `confirm_totp`."""
-    factor = await second_factors.lock(db, account.id, member.id)
-    if factor is not None and factor.confirmed:
-        raise BadInputError("the second step is on already")
+async def begin_totp(pool: Pool, keys: Keyring, member: Member, *, password: str, now: datetime) -> TotpSetup:
+    """Create the secret of a second factor, after a check of the password.
+
+    Signing in needs no code before `confirm_totp`.
+    """
+    confirmed = await _confirm_password(pool, member, password, "user.totp_begin", now=now)
     secret = totp.secret_text(secrets.token_bytes(totp.SECRET_BYTES))
-    await second_factors.save_unconfirmed(
-        db, account.id, member.id, keys.seal(Secret(secret, mask_all=True), account.id, member.id)
-    )
-    await audit.append(db, account.id, audit.AuditLine(now, member.email, "user.totp_begin", member.email))
+    async with pool.connection() as db, db.transaction():
+        account_id = (await _lock_unchanged(db, confirmed)).account_id
+        factor = await second_factors.lock(db, account_id, member.id)
+        if factor is not None and factor.confirmed:
+            raise BadInputError("the second step is on already")
+        await second_factors.save_unconfirmed(
+            db, account_id, member.id, keys.seal(Secret(secret, mask_all=True), account_id, member.id)
+        )
+        line = audit.AuditLine(now, member.email, "user.totp_begin", member.email)
+        await audit.append(db, account_id, line)
     return TotpSetup(secret, totp.address(secret, member.email))
 
 
@@ -322,20 +333,26 @@ async def _confirm_password(
 ) -> MemberCredentials:
     """Check the password of a signed-in member; return the member's credentials.
 
-    Attempts count together with those of signing in. `action` is the audit action of a failed attempt.
+    Failures of the member count together, and apart from those of signing in. `action` is the audit action
+    of a failed attempt.
     """
+    visitor = Visitor(member.email, None, f"member {member.id}")
     async with pool.connection() as db, db.transaction():
-        attempt = await sign_in_attempts.begin_attempt(db, member.email, None, now=now)
+        attempt = await sign_in_attempts.begin_attempt(db, visitor, now=now)
         known = None if attempt.id is None else await accounts.lock_credentials(db, member.account, member.id)
     if attempt.id is None:
         raise SignInLimitedError(attempt.retry_after)
     try:
-        is_right = await PASSWORDS.verify(None if known is None else known.password_hash, password)
+        is_right = await PASSWORDS.verify(
+            None if known is None else known.password_hash, password, PasswordCaller(keys=(str(member.id),))
+        )
     except PasswordQueueFullError:
+        async with pool.connection() as db:
+            await sign_in_attempts.delete_attempt(db, attempt.id)
         raise SignInLimitedError(_RETRY_IF_BUSY) from None
     async with pool.connection() as db, db.transaction():
         if is_right and known is not None:
-            await sign_in_attempts.delete_attempts(db, member.email)
+            await sign_in_attempts.delete_own_attempts(db, visitor)
             return known
         await sign_in_attempts.mark_failed(db, attempt.id)
         if known is not None:
@@ -355,10 +372,10 @@ async def _lock_unchanged(db: Connection, confirmed: MemberCredentials) -> Membe
     return current
 
 
-async def _hash_password(password: str) -> str:
-    """Hash a password; raise SignInLimitedError if too many are being hashed."""
+async def _hash_password(password: str, key: str) -> str:
+    """Hash a password of the person with this key; raise SignInLimitedError if too many are being hashed."""
     try:
-        return await PASSWORDS.hash(password)
+        return await PASSWORDS.hash(password, PasswordCaller(keys=(key,)))
     except PasswordQueueFullError:
         raise SignInLimitedError(_RETRY_IF_BUSY) from None
 

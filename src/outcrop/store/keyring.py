@@ -34,6 +34,7 @@ FINGERPRINT_BYTES = 32
 _COMPANIONS_DIGEST_BYTES = 16
 _VERDICT_PURPOSE = b"companions of a verdict\0"
 _BACKUP_PURPOSE = b"backup"
+_BROWSER_PURPOSE = b"known browsers"
 EXCERPT_PURPOSE = b"excerpt"  # part of the associated data: only an excerpt's box opens as an excerpt
 _OWNER_ONLY = stat.S_IRWXG | stat.S_IRWXO  # the permissions that a key file must not have
 _COMPANIONS_MARK = "\x1e"  # first character of a plaintext that is JSON: the credential and its companions
@@ -121,6 +122,11 @@ class Keyring:
     def compute_backup_mac(self, digest: bytes) -> bytes:
         """Return the MAC of a backup's digest. Without these keys nobody can make a valid one."""
         return hmac.digest(hmac.digest(self.data_key, _BACKUP_PURPOSE, "sha256"), digest, "sha256")
+
+    @property
+    def browser_key(self) -> bytes:
+        """Return the key that the cookies of known browsers are signed with."""
+        return hmac.digest(self.fingerprint_key, _BROWSER_PURPOSE, "sha256")
 
     def compute_fingerprint(self, secret: Secret) -> bytes:
         """Return the HMAC of the raw value, by which the same credential is recognised in other places.

@@ -36,9 +36,16 @@ async def change_password(request: PortalRequest) -> Response:
 
 
 async def begin_totp(request: PortalRequest) -> Response:
-    new = await team.begin_totp(
-        request.db, request.keys, request.signed.account, request.signed.member, now=request.now
-    )
+    try:
+        new = await team.begin_totp(
+            request.pool,
+            request.keys,
+            request.signed.member,
+            password=request.form.raw("password"),
+            now=request.now,
+        )
+    except OutcropError as error:
+        return await _page(request, message=error.message)
     return await _page(request, new=new)
 
 
@@ -129,7 +136,7 @@ async def _page(
 ROUTES = [
     get("/profile/security", show_security, None),
     post("/profile/security/password", change_password, None, long=True),
-    post("/profile/security/totp", begin_totp, None),
+    post("/profile/security/totp", begin_totp, None, long=True),
     post("/profile/security/totp/confirm", confirm_totp, None),
     post("/profile/security/totp/remove", remove_totp, None, long=True),
     post("/profile/security/keys", switch_keys, None),
