@@ -26,6 +26,7 @@ from outcrop.portal.app import create_portal
 from outcrop.runtime import Runtime
 from outcrop.scanner.engine.load import load_ruleset
 from outcrop.services.readiness import MIN_FREE_BYTES, Readiness, ReadinessCheck
+from outcrop.services.shares import AccountShares
 from outcrop.sources.workspace import cache_folder
 
 PREFIX = "/api/v1"
@@ -38,6 +39,7 @@ class AppState(TypedDict):
 
     runtime: Runtime
     readiness: ReadinessCheck
+    shares: AccountShares
 
 
 def create_app(
@@ -66,7 +68,11 @@ def create_app(
             except OutcropError as error:
                 log.error("not_started", reason=error.message)  # noqa: TRY400 - an expected failure
                 raise
-            yield {"runtime": opened, "readiness": ReadinessCheck(opened.pool, min_free_bytes)}
+            yield {
+                "runtime": opened,
+                "readiness": ReadinessCheck(opened.pool, min_free_bytes),
+                "shares": AccountShares(),
+            }
 
     notes = NoteCleaner(partial(load_ruleset, own_rules, cache=cache_folder()))
     description = describe(api_router(), base_url)

@@ -1,4 +1,4 @@
-"""The limits of what outsiders may cost: a source, clients, people who sign in.
+"""The limits of what outsiders may cost: a source, clients, accounts, people who sign in.
 
 docs/limits.md lists them with their settings.
 """
@@ -34,6 +34,10 @@ SOURCE_LIMITS = SourceLimits()
 # A client of the API or the portal that reads its response more slowly, for so long, is disconnected.
 CLIENT_SECONDS = 20.0
 CLIENT_BYTES_PER_SECOND = 4_000
+
+# In each process of the API and the portal, requests of one account that run at once. Others wait so long.
+ACCOUNT_REQUESTS = 4
+ACCOUNT_WAIT_SECONDS = 5.0
 
 # Bytes of the data segment of one git process.
 READ_MEMORY = 700 << 20  # to read objects

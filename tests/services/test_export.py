@@ -33,7 +33,7 @@ def export_account(
         assert backend.settings.database_url is not None
         async with database.open_pool(backend.settings.database_url, size=1, statement_timeout=4) as pool:
             pieces = export_findings(
-                pool,
+                pool.connection,
                 tenant.account,
                 query or FindingQuery(),
                 format_,

@@ -20,7 +20,8 @@ from outcrop.domain.account import token_digest
 from outcrop.domain.errors import UnavailableError
 from outcrop.notes import NoteCleaner
 from outcrop.runtime import Runtime
-from outcrop.store.db import acquire_connection, describe_unavailability, find_unavailability
+from outcrop.services.shares import AccountBusyError, Deadline, admit
+from outcrop.store.db import Connection, describe_unavailability, find_unavailability
 from outcrop.store.people import keys
 from outcrop.store.people.keys import RateWindow
 
@@ -66,9 +67,8 @@ class RequestMiddleware:
         scope = {**scope, errors.REQUEST_ID: answer.request_id}
         if self.https and scope["scheme"] == "https":
             answer.headers.append(_HSTS)
-        timer = asyncio.get_running_loop().call_later(
-            self.deadline, answer.time_out, partial(self.timeout_page, scope)
-        )
+        deadline = Deadline(self.deadline, partial(answer.time_out, partial(self.timeout_page, scope)))
+        scope["state"] = {**scope["state"], "deadline": deadline}
         try:
             await self._route(scope, receive, answer)
         except asyncio.CancelledError:
@@ -91,7 +91,8 @@ class RequestMiddleware:
                 )
                 await answer.respond(failure, scope, receive)
         finally:
-            timer.cancel()
+            deadline.stop()
+            await answer.finish()
             answer.write_log()
 
     async def _route(self, scope: Scope, receive: Receive, answer: "ResponseWriter") -> None:
@@ -102,7 +103,10 @@ class RequestMiddleware:
         elif scope["state"]["runtime"].outdated.is_set() and path not in _PROBES:
             await answer.respond(_outdated(path), scope, receive)
         elif path == "/api" or path.startswith("/api/"):
-            await self._api(scope, receive, answer)
+            try:
+                await self._api(scope, receive, answer)
+            except AccountBusyError as error:
+                await answer.respond(errors.busy(error), scope, receive)
         else:
             await self.app(_as_get(scope), receive, answer.send)
 
@@ -135,18 +139,18 @@ class RequestMiddleware:
         async def buffer(message: Message) -> None:
             messages.append(message)
 
-        async with acquire_connection(
-            runtime.pool, lambda db: keys.admit_request(db, digest, limit=self.rate_limit)
-        ) as (
-            db,
-            entry,
-        ):
+        async def check_key(db: Connection) -> keys.Admission:
+            entry = await keys.admit_request(db, digest, limit=self.rate_limit)
             answer.headers += _window_headers(entry.window)
+            answer.key_id = None if entry.caller is None else str(entry.caller.key_id)
+            return entry
+
+        shares, deadline = scope["state"]["shares"], scope["state"]["deadline"]
+        async with admit(runtime.pool, shares, deadline, check_key, _account_of) as (db, entry):
             if entry.caller is None:
                 assert entry.refusal is not None  # noqa: S101 - an entry has a caller or a refusal
                 await errors.refused(entry.refusal, entry.window)(scope, receive, buffer)
             else:
-                answer.key_id = str(entry.caller.key_id)
                 context = ApiContext(entry.caller, entry.moment, db, runtime.keys, self.notes)
                 await self.app(
                     _as_get(scope) | {SCOPE_KEY: context, "path": _without_slash(scope["path"])},
@@ -207,6 +211,11 @@ class ResponseWriter:
         if self._task is not None:
             self._task.cancel()
 
+    async def finish(self) -> None:
+        """Wait until the response of a request that took too long is sent."""
+        if self._timeout_response is not None:
+            await asyncio.wait({self._timeout_response})
+
     def write_log(self) -> None:
         """Log the request: method, path, status, duration; never the query string."""
         milliseconds = round((time.perf_counter() - self._began) * 1000, 1)
@@ -220,6 +229,11 @@ class ResponseWriter:
             request_id=self.request_id,
             key_id=self.key_id,
         )
+
+
+def _account_of(entry: keys.Admission) -> int | None:
+    """Return the account of an admitted request; None if it is refused."""
+    return None if entry.caller is None else entry.caller.account_id
 
 
 def _outdated(path: str) -> Response:

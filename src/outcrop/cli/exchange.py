@@ -82,7 +82,7 @@ def export(
                 account = await accounts.get_account(db, slug)
                 moment = await current_time(db)
             pieces = exchange.export_findings(
-                runtime.pool,
+                runtime.pool.connection,
                 account,
                 FindingQuery(),
                 format_,

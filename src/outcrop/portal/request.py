@@ -1,7 +1,7 @@
 """Authenticate and authorise every page request, and protect forms against other sites."""
 
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from outcrop.portal.render import Renderer
 from outcrop.runtime import Runtime
 from outcrop.services import sessions
 from outcrop.services.sessions import SignedInMember
+from outcrop.services.shares import admit
 from outcrop.store.db import UNAVAILABLE, Connection, Pool, acquire_connection, current_time
 from outcrop.store.keyring import Keyring
 
@@ -83,6 +84,12 @@ class PortalRequest:
     async def clean(self, text: str) -> MaskedText:
         """Return text typed by the user with the credentials in it masked, as it may be stored."""
         return await self.context.notes.clean(self.db, self.keys, self.account_id, text)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Connection]:
+        """Yield a connection for one batch of a download, in the share of the account."""
+        async with self.http.state.shares.connect(self.pool, self.account_id) as db:
+            yield db
 
     def may(self, permission: Permission) -> bool:
         """Whether the member's role has this permission."""
@@ -154,7 +161,11 @@ def _endpoint(
         runtime: Runtime = request.state.runtime
         token = context.cookies.session(request)
         form = await read_form(request) if request.method == "POST" else Form()
-        async with acquire_connection(runtime.pool, lambda db: _resume(db, token)) as (db, (signed, moment)):
+        async with admit(
+            *(runtime.pool, request.state.shares, request.state.deadline),
+            lambda db: _resume(db, token),
+            lambda found: None if found[0] is None else found[0].account.id,
+        ) as (db, (signed, moment)):
             if signed is None or token is None:
                 return to_sign_in(request, context)
             csrf = csrf_of(token)

@@ -1,7 +1,6 @@
 """Read the audit trail of an account."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
 from typing import Any
 
 from outcrop.domain.account import Account
@@ -9,13 +8,13 @@ from outcrop.domain.audit import OUTCOMES, AuditFilter
 from outcrop.domain.errors import BadInputError
 from outcrop.store import audit
 from outcrop.store.audit import AuditLine
-from outcrop.store.db import Connection
+from outcrop.store.db import Connect, Connection
 
 _BATCH_SIZE = 500  # lines
 
 
 async def read_trail(
-    connect: Callable[[], AbstractAsyncContextManager[Connection]],
+    connect: Connect,
     account: Account,
     filter_: AuditFilter | None = None,
     batch_size: int = _BATCH_SIZE,

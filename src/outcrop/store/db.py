@@ -1,7 +1,7 @@
 """Open connections and pools, read from one snapshot, and convert database errors to Outcrop's own."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
@@ -18,6 +18,7 @@ set_json_dumps(orjson.dumps)
 
 Connection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 Pool: TypeAlias = AsyncConnectionPool[Connection]
+Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[Connection]]  # opens a connection for one batch
 # Raised when the database cannot be reached or the connection is lost.
 UNAVAILABLE = (
     psycopg.OperationalError,

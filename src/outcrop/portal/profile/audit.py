@@ -39,10 +39,10 @@ async def show_audit(request: PortalRequest) -> Response:
 
 
 async def export_audit(request: PortalRequest) -> Response:
-    account, pool = request.signed.account, request.pool
+    account = request.signed.account
 
     async def body() -> AsyncIterator[bytes]:
-        async for lines in audit.read_trail(pool.connection, account):
+        async for lines in audit.read_trail(request.connect, account):
             yield await asyncio.to_thread(_write_lines, lines)
 
     name = f"outcrop-audit-{account.slug}-{request.now:%Y%m%d}.jsonl"

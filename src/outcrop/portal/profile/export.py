@@ -36,7 +36,7 @@ async def export(request: PortalRequest) -> Response:
     name = f"outcrop-findings-{request.signed.account.slug}-{request.now:%Y%m%d}.{format_}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     body = export_findings(
-        request.pool,
+        request.connect,
         request.signed.account,
         view.query,
         format_,

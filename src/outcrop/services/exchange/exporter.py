@@ -17,7 +17,7 @@ from outcrop.domain.finding import OPEN_STATUSES, Validation, public_fields
 from outcrop.domain.finding_fields import FINDING_FIELDS
 from outcrop.domain.paging import FindingQuery
 from outcrop.store import audit
-from outcrop.store.db import Pool
+from outcrop.store.db import Connect
 from outcrop.store.findings.export import BATCH_SIZE, ExportedFinding, stream_findings
 
 
@@ -39,7 +39,7 @@ class ExportFormat(StrEnum):
 
 
 async def export_findings(
-    pool: Pool,
+    connect: Connect,
     account: Account,
     query: FindingQuery,
     format_: ExportFormat,
@@ -53,13 +53,13 @@ async def export_findings(
 
     The audit line is committed before the first finding is read. `version` is the program's, for SARIF.
     """
-    async with pool.connection() as db, db.transaction():
+    async with connect() as db, db.transaction():
         line = audit.AuditLine(now, by, "findings.export", account.slug, detail={"format": format_})
         await audit.append(db, account.id, line)
     writer = _WRITERS[format_](version)
     if head := writer.head():
         yield head
-    async for batch in stream_findings(pool, account.id, query, batch_size):
+    async for batch in stream_findings(connect, account.id, query, batch_size):
         yield await asyncio.to_thread(writer.body, batch)
     if tail := writer.tail():
         yield tail

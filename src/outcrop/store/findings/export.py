@@ -8,7 +8,7 @@ from uuid import UUID
 
 from outcrop.domain.finding import Finding
 from outcrop.domain.paging import FindingQuery
-from outcrop.store.db import Connection, Pool
+from outcrop.store.db import Connect, Connection
 from outcrop.store.findings import rows
 from outcrop.store.findings.conditions import build_where, row_conditions
 from outcrop.store.findings.facets import list_matching_facets
@@ -27,7 +27,7 @@ class ExportedFinding:
 
 
 async def stream_findings(
-    pool: Pool, account_id: int, query: FindingQuery, batch_size: int = BATCH_SIZE
+    connect: Connect, account_id: int, query: FindingQuery, batch_size: int = BATCH_SIZE
 ) -> AsyncIterator[list[ExportedFinding]]:
     """Yield the findings that meet the query's filters, in batches, by id. Its order and page are ignored.
 
@@ -37,7 +37,7 @@ async def stream_findings(
     """
     after: UUID | None = _LOWEST_ID
     while after is not None:
-        async with pool.connection() as db, db.transaction():
+        async with connect() as db, db.transaction():
             last = await _find_batch_end(db, account_id, after, batch_size)
             found = await _select_batch(db, account_id, query, after, last)
         if found:
