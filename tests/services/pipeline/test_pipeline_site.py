@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from outcrop.domain.target import TargetKind
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.services.pipeline.context import RunLimits
 from outcrop.sources.isolated.process_pool import ProcessPool
 from tests.sources.conftest import Repo
@@ -353,8 +354,9 @@ def test_git_folders_in_two_folders_have_separate_findings(pipeline, account, re
 
 
 def test_a_git_folder_that_cannot_be_scanned_is_only_a_gap(pipeline, account, repo):
-    # These processes end at once: they find neither compiled rules nor the file with the rules.
-    pool = ProcessPool(1, [Path("/nonexistent")], ruleset(), pipeline.context.egress, Path("/nonexistent"))
+    # These processes end at once: they find neither compiled rules of this version nor the file with the rules.
+    unknown = RuleSet(ruleset().rules, "no version", ruleset().database)
+    pool = ProcessPool(1, [Path("/nonexistent")], unknown, pipeline.context.egress, Path("/nonexistent"))
     context = replace(pipeline.context, process_pool=pool)
     with served(pipeline, account, {"/": page(f"<p>{token('home')}</p>")}, fallback=GitFolder(repo)) as runs:
         run_id = runs.wait(runs.run(site_spec(leak_places=True), context))
