@@ -1,10 +1,10 @@
 """Build the ASGI application from the API and the portal."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import structlog
 from fastapi import APIRouter
@@ -20,6 +20,7 @@ from outcrop.api.describe import describe
 from outcrop.api.errors import HANDLERS
 from outcrop.api.middleware import DEADLINE, RequestMiddleware
 from outcrop.api.shapes import json_response
+from outcrop.api.v2 import imports as v2_imports
 from outcrop.domain.errors import OutcropError
 from outcrop.notes import NoteCleaner
 from outcrop.portal.app import create_portal
@@ -29,7 +30,9 @@ from outcrop.services.readiness import MIN_FREE_BYTES, Readiness, ReadinessCheck
 from outcrop.services.shares import AccountShares
 from outcrop.sources.workspace import cache_folder
 
-PREFIX = "/api/v1"
+PREFIX, PREFIX_V2 = "/api/v1", "/api/v2"
+_V1 = (findings.router, scans.router)
+_V2 = (v2_imports.router,)
 
 log = structlog.get_logger()
 
@@ -76,16 +79,13 @@ def create_app(
 
     notes = NoteCleaner(partial(load_ruleset, own_rules, cache=cache_folder()))
     description = describe(api_router(), base_url)
-    document = json_response(description)
-
-    async def openapi(_: Request) -> Response:
-        return document
-
     routes = [
-        Route("/openapi.json", openapi),
+        Route("/openapi.json", _respond_with(description)),
+        Route("/api/v2/openapi.json", _respond_with(describe(api_v2_router(), base_url, "v2"))),
         Route("/healthz", _healthz),
         Route("/readyz", _readyz),
-        *_routes(),
+        *_routes(PREFIX, _V1),
+        *_routes(PREFIX_V2, _V2),
     ]
     app = Starlette(routes=routes, exception_handlers=HANDLERS, lifespan=lifespan)
     app.router.redirect_slashes = False
@@ -124,28 +124,43 @@ def _is_api_path(path: str) -> bool:
 
 
 def api_router() -> APIRouter:
-    """Return all API routes, for the description in `/openapi.json`."""
-    api = APIRouter(prefix=PREFIX)
-    api.include_router(findings.router)
-    api.include_router(scans.router)
-    return api
+    """Return all routes of version 1, for the description in `/openapi.json`."""
+    return _join(PREFIX, _V1)
 
 
-def _routes() -> list[Route]:
+def api_v2_router() -> APIRouter:
+    """Return all routes of version 2, for the description in `/api/v2/openapi.json`."""
+    return _join(PREFIX_V2, _V2)
+
+
+def _join(prefix: str, routers: Sequence[APIRouter]) -> APIRouter:
+    """Return one router with the routes of all."""
+    joined = APIRouter(prefix=prefix)
+    for router in routers:
+        joined.include_router(router)
+    return joined
+
+
+def _routes(prefix: str, routers: Sequence[APIRouter]) -> list[Route]:
     """Return the API routes as plain Starlette routes.
 
     The functions parse their parameters themselves, and FastAPI's dispatch takes a sixth of a request's
     time.
     """
-    described = [
-        route
-        for router in (findings.router, scans.router)
-        for route in router.routes
-        if isinstance(route, APIRoute)
-    ]
+    described = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     return [
-        Route(PREFIX + route.path, route.endpoint, methods=list(route.methods or ())) for route in described
+        Route(prefix + route.path, route.endpoint, methods=list(route.methods or ())) for route in described
     ]
+
+
+def _respond_with(description: dict[str, Any]) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that answers with the description of an API."""
+    document = json_response(description)
+
+    async def openapi(_: Request) -> Response:
+        return document
+
+    return openapi
 
 
 async def _healthz(_: Request) -> Response:

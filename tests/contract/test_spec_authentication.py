@@ -449,7 +449,7 @@ def test_csrf_protection_does_not_apply(stage: Backend, tenant: Tenant) -> None:
 # --- open routes
 
 
-@pytest.mark.parametrize("path", ["/openapi.json", "/healthz", "/readyz"])
+@pytest.mark.parametrize("path", ["/openapi.json", "/api/v2/openapi.json", "/healthz", "/readyz"])
 @pytest.mark.parametrize("header", [None, "Bearer wrong", "Basic x"])
 def test_open_routes_need_no_key(anyone: httpx.Client, path: str, header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header}
@@ -460,6 +460,6 @@ def test_open_routes_need_no_key(anyone: httpx.Client, path: str, header: str | 
 def test_an_open_route_shows_nothing_of_an_account(stage: Backend) -> None:
     tenant = stage.tenant()
     stage.scan(tenant.account, make_scan(target="a-target-that-nobody-else-has"))
-    for path in ("/openapi.json", "/healthz", "/readyz"):
+    for path in ("/openapi.json", "/api/v2/openapi.json", "/healthz", "/readyz"):
         assert "a-target-that-nobody-else-has" not in stage.client(tenant.key).get(path).text
         assert tenant.account.slug not in stage.client(tenant.key).get(path).text

@@ -43,7 +43,7 @@ def test_an_unknown_address_beside_the_api_is_not_found_either(stage: Backend) -
         assert (answer.status_code, answer.json()["error"]) == (404, "not_found"), path
 
 
-@pytest.mark.parametrize("path", ["/openapi.json", "/healthz", "/readyz"])
+@pytest.mark.parametrize("path", ["/openapi.json", "/api/v2/openapi.json", "/healthz", "/readyz"])
 def test_an_open_route_takes_get_only(stage: Backend, path: str) -> None:
     answer = stage.client().post(path)
     assert (answer.status_code, answer.headers["Allow"], answer.json()["error"]) == (
@@ -233,7 +233,7 @@ def test_a_key_that_is_over_its_limit_and_revoked_is_revoked(limited: Backend) -
 
 def test_open_routes_have_no_limit(limited: Backend) -> None:
     tenant = limited.tenant()
-    for path in ("/openapi.json", "/healthz", "/readyz"):
+    for path in ("/openapi.json", "/api/v2/openapi.json", "/healthz", "/readyz"):
         answers = [tenant.client.get(path) for _ in range(7)]
         assert {answer.status_code for answer in answers} == {200}
         assert not any("RateLimit-Limit" in answer.headers for answer in answers)

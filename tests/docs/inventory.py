@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from outcrop import portal
 from outcrop.api.describe import describe
-from outcrop.asgi import api_router
+from outcrop.asgi import api_router, api_v2_router
 from outcrop.cli.commands import tree
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.events import EventType
@@ -27,6 +27,7 @@ SETTINGS = {
     for name, field in Settings.model_fields.items()
 }
 OPENAPI: dict[str, Any] = describe(api_router(), "http://127.0.0.1:8000")
+OPENAPI_V2: dict[str, Any] = describe(api_v2_router(), "http://127.0.0.1:8000", "v2")
 # The groups of actions in the audit trail; the name of an action is `group.verb`.
 ACTION_GROUPS = (
     "account",
@@ -79,16 +80,29 @@ def arguments_of(command: Any) -> list[str]:
 
 
 def api_routes() -> dict[tuple[str, str], set[str]]:
-    """Return the query parameters of every route of the API, by method and path."""
-    described = {
+    """Return the query parameters of every route of version 1 and outside of versions, by method and path."""
+    return _described_routes(OPENAPI) | {route: set() for route in _open_routes() if "v2" not in route[1]}
+
+
+def api_v2_routes() -> dict[tuple[str, str], set[str]]:
+    """Return the query parameters of every route of version 2, by method and path."""
+    return _described_routes(OPENAPI_V2) | {route: set() for route in _open_routes() if "v2" in route[1]}
+
+
+def _described_routes(document: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
+    """Return the query parameters of every route of a document."""
+    return {
         (method.upper(), path): {
             parameter["name"] for parameter in operation.get("parameters", ()) if parameter["in"] == "query"
         }
-        for path, operations in OPENAPI["paths"].items()
+        for path, operations in document["paths"].items()
         for method, operation in operations.items()
     }
-    plain = re.findall(r'Route\("(/[^"]+)"', (SOURCE / "asgi.py").read_text())
-    return described | {("GET", path): set() for path in plain}
+
+
+def _open_routes() -> set[tuple[str, str]]:
+    """Return the routes that need no key and are in no description."""
+    return {("GET", path) for path in re.findall(r'Route\("(/[^"]+)"', (SOURCE / "asgi.py").read_text())}
 
 
 def portal_routes() -> set[tuple[str, str]]:
@@ -105,11 +119,11 @@ def portal_routes() -> set[tuple[str, str]]:
     } | {("GET", "/static/{address:path}")}
 
 
-def api_error_codes() -> set[str]:
-    """Return every value of `error` in the responses that `/openapi.json` describes."""
+def api_error_codes(document: dict[str, Any] = OPENAPI) -> set[str]:
+    """Return every value of `error` in the error responses that a document describes."""
     codes: set[str] = set()
-    for schema in OPENAPI["components"]["schemas"].values():
-        error = schema.get("properties", {}).get("error", {})
+    for name, schema in document["components"]["schemas"].items():
+        error = {} if name == "ImportShape" else schema.get("properties", {}).get("error", {})
         codes |= {error["const"]} if "const" in error else set(error.get("enum", ()))
     return codes
 
@@ -126,9 +140,9 @@ def _subclasses(kind: type[OutcropError]) -> Iterator[type[OutcropError]]:
         yield from _subclasses(below)
 
 
-def schema_fields(name: str) -> list[str]:
-    """Return the fields of a resource in `/openapi.json`."""
-    return list(OPENAPI["components"]["schemas"][name]["properties"])
+def schema_fields(name: str, document: dict[str, Any] = OPENAPI) -> list[str]:
+    """Return the fields of a resource in a description of the API."""
+    return list(document["components"]["schemas"][name]["properties"])
 
 
 def audit_actions() -> set[str]:

@@ -157,6 +157,7 @@ def test_the_table_of_log_events_has_every_event_and_no_other() -> None:
 
 def test_the_table_of_api_routes_has_every_route_and_no_other() -> None:
     assert documented_routes("api.md", "Routes") == set(inventory.api_routes())
+    assert documented_routes("api-v2.md", "Routes") == set(inventory.api_v2_routes())
 
 
 def test_the_tables_of_parameters_have_every_parameter_and_no_other() -> None:
@@ -166,6 +167,11 @@ def test_the_tables_of_parameters_have_every_parameter_and_no_other() -> None:
         "Parameters of the list of scan runs": ("GET", "/api/v1/scans"),
     }.items():
         assert set(first_column(section("api.md", heading))) == routes[route]
+    v2 = inventory.api_v2_routes()
+    assert (
+        set(first_column(section("api-v2.md", "Parameters of the list of imports")))
+        == (v2["GET", "/api/v2/imports"])
+    )
     for cells in rows(section("api.md", "Routes")):
         method, path = span_route(cells[0])
         assert ("`note`" in cells[1]) is ("note" in routes[method, path])
@@ -176,13 +182,13 @@ def test_the_table_of_portal_addresses_has_every_page_and_form_and_no_other() ->
 
 
 def test_no_document_names_a_route_that_does_not_exist() -> None:
-    known = {*inventory.api_routes(), *inventory.portal_routes()}
+    known = {*inventory.api_routes(), *inventory.api_v2_routes(), *inventory.portal_routes()}
     paths = [re.sub(r"\\\{[^/]+\\\}", "[^/?]+", re.escape(path)) for _, path in known]
     for page, text in GUIDES.items():
         for span in code(text):
             if re.fullmatch(r"(GET|POST) /\S*", span):
                 assert span_route(f"`{span}`") in known, f"{page}: {span}"
-            for address in re.findall(r"/api/v1/[^\s'\"`?]+", span):
+            for address in re.findall(r"/api/v[12]/[^\s'\"`?]+", span):
                 assert any(re.fullmatch(path, address) for path in paths), f"{page}: {address}"
 
 
@@ -200,6 +206,8 @@ def span_route(cell: str) -> tuple[str, str]:
 
 def test_the_table_of_api_errors_has_every_code_and_no_other() -> None:
     assert sorted(first_column(section("api.md", "Error codes"))) == sorted(inventory.api_error_codes())
+    v2_only = inventory.api_error_codes(inventory.OPENAPI_V2) - inventory.api_error_codes()
+    assert sorted(first_column(section("api-v2.md", "Error codes"))) == sorted(v2_only)
 
 
 def test_the_table_of_portal_errors_has_every_other_code() -> None:
@@ -213,6 +221,11 @@ def test_the_table_of_portal_errors_has_every_other_code() -> None:
 )
 def test_the_table_of_a_resource_has_every_field_and_no_other(heading: str, schema: str) -> None:
     assert first_column(section("api.md", heading)) == inventory.schema_fields(schema)
+
+
+def test_the_table_of_an_import_has_every_field_and_no_other() -> None:
+    fields = inventory.schema_fields("ImportShape", inventory.OPENAPI_V2)
+    assert first_column(section("api-v2.md", "Fields of an import")) == fields
 
 
 # --- other files

@@ -1,6 +1,8 @@
-"""Test `/openapi.json` with Spectral, a linter for descriptions of APIs."""
+"""Test the descriptions of both versions of the API with Spectral, a linter."""
 
 import json
+
+import pytest
 
 from tests.interop.node import Node
 from tests.support.backend import Server
@@ -8,8 +10,9 @@ from tests.support.backend import Server
 SPECTRAL = "node_modules/@stoplight/spectral-cli/dist/index.js"
 
 
-def test_spectral_has_nothing_to_say_about_the_served_document(node: Node, server: Server) -> None:
-    address = f"{server.base_url}/openapi.json"
+@pytest.mark.parametrize("path", ["/openapi.json", "/api/v2/openapi.json"])
+def test_spectral_has_nothing_to_say_about_the_served_document(node: Node, server: Server, path: str) -> None:
+    address = f"{server.base_url}{path}"
     options = ("--ruleset", "spectral.yaml", "--fail-severity", "hint", "--format", "json", "--quiet")
     done = node.run(SPECTRAL, "lint", *options, address)
     assert done.stderr == ""

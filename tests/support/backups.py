@@ -145,6 +145,12 @@ def fill_every_table(testbed: DeliveryTestbed) -> Customer:
         ("INSERT INTO recovery_codes VALUES (%s, %s)", member, digest),
         ("INSERT INTO views VALUES (%s, %s, 'mine', 'status=active', 'jo', now())", account.id, uuid4()),
         (
+            """INSERT INTO imports (account_id, id, status, format, events, created_by, created_at)
+               VALUES (%s, %s, 'completed', 'gitleaks', true, 'ci', now())""",
+            account.id,
+            uuid4(),
+        ),
+        (
             (
                 "INSERT INTO targets VALUES (%s, %s, 'owner', 'github:acme', 'daily', '{a,\"b,c\"}', '{}', '{}', "
                 "null, now(), now())"

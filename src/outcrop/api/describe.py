@@ -16,10 +16,22 @@ SECURITY_SCHEME = {
 
 CONTACT = {"name": "Outcrop", "url": "https://github.com/outcrop/outcrop/issues"}
 LICENSE = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
-TAGS = [
-    {"name": "findings", "description": "Exposed credentials: list, read and triage them."},
-    {"name": "scans", "description": "Scan runs: list and read them."},
-]
+_TAGS = {  # by version of the API
+    "v1": [
+        {"name": "findings", "description": "Exposed credentials: list, read and triage them."},
+        {"name": "scans", "description": "Scan runs: list and read them."},
+    ],
+    "v2": [
+        {
+            "name": "imports",
+            "description": "Reports of other scanners: send them, and read what became of them.",
+        },
+    ],
+}
+_ABOUT = {
+    "v1": "Read, filter and triage findings of exposed credentials.",
+    "v2": "Import reports of other scanners, and triage many findings at once. An addition to version 1.",
+}
 
 _NOT_NEGATIVE = {"type": "integer", "minimum": 0}
 # Headers of every rate-limited response; absent if the operator set no limit.
@@ -101,18 +113,18 @@ def _response(
     return {"model": model, "description": description} | ({} if headers is None else {"headers": headers})
 
 
-def describe(router: APIRouter, base_url: str) -> dict[str, Any]:
-    """Return the OpenAPI document of the routes.
+def describe(router: APIRouter, base_url: str, version: str = "v1") -> dict[str, Any]:
+    """Return the OpenAPI document of the routes of a version.
 
     FastAPI only describes the routes; Starlette routes serve the same functions, which is faster (asgi.py).
     """
     app = FastAPI(
         title="Outcrop",
-        version="v1",
-        description="Read, filter and triage findings of exposed credentials.",
+        version=version,
+        description=_ABOUT[version],
         contact=CONTACT,
         license_info=LICENSE,
-        openapi_tags=TAGS,
+        openapi_tags=_TAGS[version],
         generate_unique_id_function=lambda route: route.name,
     )
     app.include_router(router)

@@ -16,17 +16,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outcrop.api import errors
 from outcrop.api.context import SCOPE_KEY, ApiContext
+from outcrop.api.v2.context import SCOPE_KEY as V2_SCOPE_KEY
+from outcrop.api.v2.context import ApiV2Context
 from outcrop.domain.account import token_digest
 from outcrop.domain.errors import UnavailableError
 from outcrop.notes import NoteCleaner
 from outcrop.runtime import Runtime
 from outcrop.services.shares import AccountBusyError, Deadline, admit
-from outcrop.store.db import Connection, describe_unavailability, find_unavailability
+from outcrop.store.db import Connection, acquire_connection, describe_unavailability, find_unavailability
 from outcrop.store.people import keys
 from outcrop.store.people.keys import RateWindow
 
 DEADLINE = 4.5  # seconds after which a request without a response is answered with 500
 _PROBES = {"/healthz", "/readyz"}  # answered over http too
+_V2_DESCRIPTION = "/api/v2/openapi.json"  # needs no key
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
 
 log = structlog.get_logger()
@@ -102,6 +105,8 @@ class RequestMiddleware:
             await answer.respond(self._redirect(scope), scope, receive)
         elif scope["state"]["runtime"].outdated.is_set() and path not in _PROBES:
             await answer.respond(_outdated(path), scope, receive)
+        elif _without_slash(path) == _V2_DESCRIPTION:
+            await self.app(_as_get(scope) | {"path": _V2_DESCRIPTION}, receive, answer.send)
         elif path == "/api" or path.startswith("/api/"):
             try:
                 await self._api(scope, receive, answer)
@@ -133,18 +138,22 @@ class RequestMiddleware:
         if digest is None:
             await answer.respond(errors.unauthorized(keys.KeyRefusal.INVALID), scope, receive)
             return
+        if scope["path"].startswith("/api/v2/"):
+            await self._answer_v2(scope, receive, answer, digest)
+        else:
+            await self._answer_v1(scope, receive, answer, digest)
+
+    async def _answer_v1(
+        self, scope: Scope, receive: Receive, answer: "ResponseWriter", digest: bytes
+    ) -> None:
+        """Admit the request and call its route on the same database connection."""
         runtime: Runtime = scope["state"]["runtime"]
         messages: list[Message] = []
 
         async def buffer(message: Message) -> None:
             messages.append(message)
 
-        async def check_key(db: Connection) -> keys.Admission:
-            entry = await keys.admit_request(db, digest, limit=self.rate_limit)
-            answer.headers += _window_headers(entry.window)
-            answer.key_id = None if entry.caller is None else str(entry.caller.key_id)
-            return entry
-
+        check_key = partial(self._check_key, answer, digest)
         shares, deadline = scope["state"]["shares"], scope["state"]["deadline"]
         async with admit(runtime.pool, shares, deadline, check_key, _account_of) as (db, entry):
             if entry.caller is None:
@@ -160,6 +169,36 @@ class RequestMiddleware:
         # The connection is back in the pool here, so a client that reads slowly does not hold one.
         for message in messages:
             await answer.send(message)
+
+    async def _answer_v2(
+        self, scope: Scope, receive: Receive, answer: "ResponseWriter", digest: bytes
+    ) -> None:
+        """Admit the request and call its route, which holds no database connection until it asks for one."""
+        runtime: Runtime = scope["state"]["runtime"]
+        async with acquire_connection(runtime.pool, partial(self._check_key, answer, digest)) as (_, entry):
+            pass
+        if entry.caller is None:
+            assert entry.refusal is not None  # noqa: S101 - an entry has a caller or a refusal
+            await answer.respond(errors.refused(entry.refusal, entry.window), scope, receive)
+            return
+        context = ApiV2Context(
+            caller=entry.caller,
+            now=entry.moment,
+            pool=runtime.pool,
+            shares=scope["state"]["shares"],
+            deadline=scope["state"]["deadline"],
+            keys=runtime.keys,
+            notes=self.notes,
+        )
+        path = _without_slash(scope["path"])
+        await self.app(_as_get(scope) | {V2_SCOPE_KEY: context, "path": path}, receive, answer.send)
+
+    async def _check_key(self, answer: "ResponseWriter", digest: bytes, db: Connection) -> keys.Admission:
+        """Return the caller or the refusal of a key, and note them for the response's headers and the log."""
+        entry = await keys.admit_request(db, digest, limit=self.rate_limit)
+        answer.headers += _window_headers(entry.window)
+        answer.key_id = None if entry.caller is None else str(entry.caller.key_id)
+        return entry
 
 
 class ResponseWriter:

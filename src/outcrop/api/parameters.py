@@ -154,11 +154,13 @@ PageNumber = Annotated[int, Field(ge=1), READ_INTEGER]
 Absent = SkipJsonSchema[None]
 
 
-class _Parameters(BaseModel):
+class Parameters(BaseModel):
+    """Base of the models of query parameters."""
+
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class FindingParameters(_Parameters):
+class FindingParameters(Parameters):
     status: Status | Absent = Field(
         None, description="Findings with this status; `active` excludes suppressed findings."
     )
@@ -204,13 +206,13 @@ class FindingParameters(_Parameters):
         )
 
 
-class ScanParameters(_Parameters):
+class ScanParameters(Parameters):
     type: ScanType | Absent = Field(None, description="Only runs of this type.")
     limit: Annotated[int, Field(ge=1, le=100), READ_INTEGER] = Field(20, description="Results per page.")
     page: Extension[PageNumber] = Field(1, description="1-based page.")
 
 
-class NoteParameters(_Parameters):
+class NoteParameters(Parameters):
     note: Note | Absent = Field(None, description="Stored with the finding.")
 
 
@@ -296,11 +298,16 @@ def _error_detail(error: Any) -> dict[str, Any]:
 
 def finding_id(text: str) -> UUID:
     """Parse the path parameter `finding_id`; raise ParameterError if it is not a UUID."""
+    return parse_path_id("finding_id", text)
+
+
+def parse_path_id(name: str, text: str) -> UUID:
+    """Parse the path parameter `name`; raise ParameterError if it is not a UUID."""
     if (id_ := parse_id(text)) is None:
         raise ParameterError(
             [
                 {
-                    "loc": ["path", "finding_id"],
+                    "loc": ["path", name],
                     "msg": "Input should be a UUID in its 36-character form",
                     "type": "uuid_parsing",
                 }
@@ -311,8 +318,8 @@ def finding_id(text: str) -> UUID:
 
 # --- description for /openapi.json
 
-_UUID_SCHEMA = {"type": "string", "format": "uuid", "pattern": f"^{ID_FORM.pattern}$"}
-FINDING_ID = {"name": "finding_id", "in": "path", "required": True, "schema": _UUID_SCHEMA}
+UUID_SCHEMA = {"type": "string", "format": "uuid", "pattern": f"^{ID_FORM.pattern}$"}
+FINDING_ID = {"name": "finding_id", "in": "path", "required": True, "schema": UUID_SCHEMA}
 SCAN_ID = {"name": "scan_id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
 

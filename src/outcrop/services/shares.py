@@ -121,3 +121,21 @@ async def admit(
             else:
                 await stack.enter_async_context(shares.hold(account_id))
         yield db, result
+
+
+@asynccontextmanager
+async def connect_in_time(
+    pool: Pool, shares: AccountShares, deadline: Deadline, account_id: int
+) -> AsyncIterator[Connection]:
+    """Yield a connection in the share of an account, for a request that was admitted without one.
+
+    Raise AccountBusyError if too many requests of the account run for ACCOUNT_WAIT_SECONDS.
+    """
+    async with AsyncExitStack() as stack:
+        if shares.is_free(account_id):
+            await stack.enter_async_context(shares.hold(account_id))
+        else:
+            with deadline.stopped():
+                await stack.enter_async_context(shares.hold(account_id, ACCOUNT_WAIT_SECONDS))
+        db, _ = await stack.enter_async_context(acquire_connection(pool, current_time))
+        yield db

@@ -31,6 +31,7 @@ BOX_COLUMNS = (
     BoxColumn("findings", "secret_box"),
     BoxColumn("findings", "excerpt_box", purpose=EXCERPT_PURPOSE),
     BoxColumn("findings", "source_path", prefix=b"\1"),
+    BoxColumn("import_batches", "box"),
     BoxColumn("targets", "credential_box"),
     BoxColumn("webhooks", "secret_box"),
     BoxColumn("second_factors", "box", owner="member_id"),

@@ -33,6 +33,7 @@ TABLES = (
     "second_factors",
     "recovery_codes",
     "views",
+    "imports",
 )
 EXCLUDED_TABLES = {  # table -> why it is not in a backup
     "keyring": "is in the archive's header, where it is checked before anything is restored",
@@ -43,6 +44,7 @@ EXCLUDED_TABLES = {  # table -> why it is not in a backup
     "source_locks": "belongs to the scans of the moment",
     "sign_in_attempts": "counts 15 minutes only",
     "rate_windows": "counts a minute only",
+    "import_batches": "belongs to the jobs of the moment",
     # Jobs may have been done after the backup. Unfinished runs are ended by the restore.
     "procrastinate_jobs": "is the queue of the moment",
     "procrastinate_events": "is the queue of the moment",
