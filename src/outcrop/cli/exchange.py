@@ -27,6 +27,7 @@ def import_(
         ),
     ],
     slug: Slug,
+    *,
     format_: Annotated[
         exchange.ImportFormat, typer.Option("--format", help="The format of the file; auto detects it.")
     ] = exchange.ImportFormat.AUTO,
@@ -37,6 +38,18 @@ def import_(
             help="Replace all fields of findings that exist, also status and notes, by those of the file.",
         ),
     ] = False,
+    repo: Annotated[
+        str | None, typer.Option(metavar="URL", help="The repository of records that name none.")
+    ] = None,
+    commit: Annotated[
+        str | None, typer.Option(metavar="SHA", help="The commit of records that name none.")
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map", metavar="FIELD=COLUMN", help="Take a field from this column of a CSV file; repeatable."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Import findings from a file: all records, or none if one is invalid.
@@ -44,6 +57,7 @@ def import_(
     A scanner's report changes no decision of a person. An export of Outcrop restores its findings.
     """
     settings = start()
+    columns = exchange.parse_map(assignments or [])
 
     async def main(source: BinaryIO, progress: Callable[[int], None]) -> exchange.ImportSummary:
         async with open_session(settings) as session:
@@ -58,12 +72,21 @@ def import_(
                 progress=progress,
                 format_=format_,
                 restore=restore,
+                columns=columns,
+                repo=repo,
+                commit=commit,
             )
 
     with ExitStack() as stack:
         source, size = _open(file, stack)
         progress = stack.enter_context(byte_progress("importing", size))
         summary = run(lambda: main(source, progress))
+    if summary.unplaced:
+        print(
+            f"{summary.unplaced} records name no repository: their source is the report itself. "
+            "Use --repo URL to name it.",
+            file=sys.stderr,
+        )
     show({"lines": summary.lines, "new": summary.new, "updated": summary.updated}, as_json=as_json)
 
 

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4, uuid5
 from pydantic import ValidationError
 
 from outcrop.domain.finding import OPEN_STATUSES, CredentialPattern, Finding, Resolution, Status, cut_note
-from outcrop.domain.place import identity, source_of
+from outcrop.domain.place import identity, line_address, source_of
 from outcrop.domain.secret import MASK, Secret, is_masked, is_password, reveal
 from outcrop.scanner.engine.masking import hides_in_paths
 from outcrop.services.exchange.formats import FileRecord, ImportFormat, RecordError
@@ -21,6 +21,7 @@ from outcrop.services.exchange.import_schema import (
     validate_finding,
 )
 from outcrop.services.exchange.report_score import score_report
+from outcrop.sources.repository_address import normalise_repository, repository_name
 from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.keyring import Keyring
 
@@ -52,6 +53,8 @@ class RecordBuilder:
         keep_secrets: bool,
         format_: ImportFormat,
         restore: bool,
+        repo: str | None = None,
+        commit: str | None = None,
     ) -> None:
         self.keys = keys
         self.account_id = account_id
@@ -59,6 +62,9 @@ class RecordBuilder:
         self.keep_secrets = keep_secrets
         self.format = format_
         self.restore = restore
+        self.repo = repo  # of records that name no repository
+        self.commit = commit  # of records that name no commit
+        self.unplaced = 0  # records whose source is the report itself
 
     def build_all(
         self, file_records: Iterable[FileRecord], progress: Callable[[int], None]
@@ -68,7 +74,7 @@ class RecordBuilder:
         for number, (where, fields, bytes_read) in enumerate(file_records, 1):
             if number % _PROGRESS_EVERY == 0:
                 progress(bytes_read)
-            imported = _validate(where, fields)
+            imported = self._add_place(_validate(where, fields))
             restores = self._restores(imported)
             record = self._build(where, imported, restores=restores)
             yield ImportRecord(where, restores, restores and imported.id is not None, record)
@@ -83,10 +89,11 @@ class RecordBuilder:
         """Return the row of a finding, its credential encrypted, fingerprinted and masked in all texts."""
         if imported.secret is None and not imported.matched_text:
             raise RecordError(where, "is not a finding: it has neither `secret` nor `matched_text`")
-        source = source_of(imported.source_type, imported.repo_full_name, imported.source_url)
+        source = _source_of(imported)
         if source is None and not (restores and self.format is ImportFormat.OUTCROP):
             # The report itself is the source, so that importing it again updates the same findings.
             source = self.format.value
+            self.unplaced += 1
         path = urlsplit(imported.source_url or "").path if imported.file_path is None else imported.file_path
         finding_id = self._choose_id(imported, source, path, restores=restores)
         record = FindingRecord(
@@ -101,14 +108,32 @@ class RecordBuilder:
             raise RecordError(where, "matched_text is not masked, and there is no `secret` to mask it from")
         return record if restores else score_report(record, places=1, moment=self.now)
 
+    def _add_place(self, imported: ImportedFinding) -> ImportedFinding:
+        """Return the finding with the repository and the commit of this import, where it names none."""
+        if imported.commit is None and self.commit is not None:
+            imported.commit = self.commit
+        if self.repo is not None and _source_of(imported) is None:
+            imported.repo = self.repo
+            imported.repo_full_name = imported.repo_full_name or repository_name(self.repo)
+            if imported.source_url is None and (address := normalise_repository(self.repo) or "").startswith(
+                "http"
+            ):
+                base = f"https://{address.split('/')[2]}/{imported.repo_full_name or ''}"
+                path = None if imported.file_path is None else imported.file_path.encode("utf-8", "replace")
+                imported.source_url = line_address(base, imported.commit, path, imported.line_number or 1)
+        return imported
+
     def _choose_id(self, imported: ImportedFinding, source: str | None, path: str, *, restores: bool) -> UUID:
         """Return the id to use if the finding is new.
 
         A report without the credential gets an id that follows from its place, its type and the tool's own
-        fingerprint, so that the same record has the same id again. SARIF brings such an id.
+        fingerprint, so that the same record has the same id again. A result of SARIF that names no repository
+        brings such an id.
         """
-        if imported.id is not None and (restores or self.format is ImportFormat.SARIF):
+        if imported.id is not None and restores:
             return imported.id
+        if imported.legacy_id is not None and source == self.format.value:
+            return imported.legacy_id
         if imported.secret is not None or (restores and self.format is ImportFormat.OUTCROP):
             return uuid4()
         fingerprint = imported.fingerprint or f"{imported.matched_text}:{imported.line_number}"
@@ -149,6 +174,13 @@ class RecordBuilder:
             resolution_note=None if is_open else cut_note(imported.resolution_note),
             resolution_evidence=resolution,
         )
+
+
+def _source_of(imported: ImportedFinding) -> str | None:
+    """Return the address of a finding's source: of its repository or site; None if the record names none."""
+    return normalise_repository(imported.repo) or source_of(
+        imported.source_type, imported.repo_full_name, imported.source_url
+    )
 
 
 def _validate(where: str, fields: dict[str, Any]) -> ImportedFinding:

@@ -5,18 +5,20 @@
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import BinaryIO
 
 from outcrop.domain.account import Account
+from outcrop.domain.errors import BadInputError
 from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.services.exchange.formats import ImportFormat, read_records
 from outcrop.services.exchange.import_records import ImportRecord, RecordBuilder
 from outcrop.services.exchange.merge import merge_with_stored
+from outcrop.sources.repository_address import normalise_repository
 from outcrop.store import audit, secret_policy
 from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, scores
@@ -33,6 +35,7 @@ class ImportSummary:
     lines: int
     new: int
     updated: int
+    unplaced: int = field(default=0, compare=False)  # records whose source is the report itself
 
 
 async def import_findings(
@@ -46,17 +49,30 @@ async def import_findings(
     progress: Callable[[int], None],
     format_: ImportFormat = ImportFormat.OUTCROP,
     restore: bool = False,
+    columns: Mapping[str, str] | None = None,
+    repo: str | None = None,
+    commit: str | None = None,
 ) -> ImportSummary:
     """Import all findings of a file, or none if one is invalid.
 
     A record either restores a finding, which replaces all its fields, or is a scanner's report
     (`ImportRecord.restores`). With `restore`, every record restores. `progress` gets the number of bytes read
-    so far.
+    so far. `columns` are the columns of CSV by field. `repo` and `commit` are those of records that
+    name none. Raise BadInputError if `repo` is no address, or the file is not a report.
     """
-    format_, file_records = read_records(file, format_)
+    if repo is not None and normalise_repository(repo) is None:
+        raise BadInputError("--repo should be the address of a repository")
+    format_, file_records = read_records(file, format_, columns)
     keep_secrets = await secret_policy.keeps_secrets(db)
     builder = RecordBuilder(
-        keys, account.id, now, keep_secrets=keep_secrets, format_=format_, restore=restore
+        keys,
+        account.id,
+        now,
+        keep_secrets=keep_secrets,
+        format_=format_,
+        restore=restore,
+        repo=repo,
+        commit=commit,
     )
     batches = _split_batches(builder.build_all(file_records, progress))
     lines = new = 0
@@ -81,7 +97,7 @@ async def import_findings(
         detail = {"lines": lines, "new": new, "updated": lines - new}
         line = audit.AuditLine(now, by, "findings.import", account.slug, detail=detail)
         await audit.append(db, account.id, line)
-    return ImportSummary(lines, new, lines - new)
+    return ImportSummary(lines, new, lines - new, builder.unplaced)
 
 
 def _split_batches(records: Iterator[ImportRecord]) -> Iterator[list[ImportRecord]]:

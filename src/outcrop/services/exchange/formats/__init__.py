@@ -1,75 +1,134 @@
-"""Read the reports of other scanners: detect a file's format and translate its records to our own fields."""
+"""Read the reports of other scanners: detect a file's format and translate its records to our own fields.
+
+Beside the fields of a finding, a translated record can have these, which help to recognise the credential and
+its place:
+
+| field | meaning |
+|---|---|
+| `context` | the text around the credential, which it is part of |
+| `snippet` | the text at the place, of a report that does not name the credential |
+| `parts` | other parts of the credential, such as the id that belongs to a key |
+| `repo` | the repository's address, in any form |
+"""
 
 import io
-from collections.abc import Callable, Iterator
-from enum import StrEnum
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 import orjson
 
 from outcrop.domain.errors import BadInputError
-from outcrop.services.exchange.formats import gitleaks, kingfisher, sarif, trufflehog
-from outcrop.services.exchange.json_array import MAX_ELEMENT_BYTES, JsonPath, read_elements
+from outcrop.services.exchange.formats import (
+    csv_table,
+    defectdojo,
+    detect_secrets,
+    ggshield,
+    github,
+    gitlab,
+    gitleaks,
+    kingfisher,
+    sarif,
+    trufflehog,
+)
+from outcrop.services.exchange.formats.csv_table import BOM
+from outcrop.services.exchange.formats.detect import check_encoding, detect_format, list_keys
+from outcrop.services.exchange.formats.names import ImportFormat
+from outcrop.services.exchange.json_array import ITEM, MAX_ELEMENT_BYTES, JsonPath, read_elements_at
+from outcrop.services.exchange.record_error import RecordError
+
+__all__ = ["FileRecord", "ImportFormat", "RecordError", "read_records"]
 
 _HEAD_BYTES = 64 * 1024  # read to detect the format
-_BOM = b"\xef\xbb\xbf"  # UTF-8 byte order mark
-_OTHER_KINGFISHER_RECORDS = {"access_map", "audit"}  # keys of records that are not findings
-
-
-class ImportFormat(StrEnum):
-    """The formats of imported files."""
-
-    AUTO = "auto"
-    OUTCROP = "outcrop"
-    GITLEAKS = "gitleaks"
-    TRUFFLEHOG = "trufflehog"
-    KINGFISHER = "kingfisher"
-    SARIF = "sarif"
-
-
-class RecordError(BadInputError):
-    """A record is invalid. The message has its position and never its content."""
-
-    def __init__(self, where: str, message: str) -> None:
-        super().__init__(f"{where}: {message}")
-
 
 FileRecord = tuple[str, dict[str, Any], int]  # position such as "line 3", fields, bytes read so far
-_TRANSLATE: dict[ImportFormat, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
+_Translate = Callable[[dict[str, Any]], list[dict[str, Any]] | None]
+_TRANSLATE: dict[ImportFormat, _Translate] = {
+    ImportFormat.OUTCROP: lambda record: [record],
     ImportFormat.GITLEAKS: gitleaks.translate,
     ImportFormat.TRUFFLEHOG: trufflehog.translate,
     ImportFormat.KINGFISHER: kingfisher.translate,
-    ImportFormat.SARIF: sarif.translate,
+    ImportFormat.GGSHIELD: ggshield.translate,
+    ImportFormat.GITHUB: github.translate,
+    ImportFormat.GITLAB: gitlab.translate,
+    ImportFormat.DEFECTDOJO: defectdojo.translate,
 }
-_PATHS: dict[ImportFormat, JsonPath] = {
-    ImportFormat.GITLEAKS: gitleaks.PATH,
-    ImportFormat.KINGFISHER: kingfisher.PATH,
-    ImportFormat.SARIF: sarif.PATH,
+_PATHS: dict[ImportFormat, tuple[JsonPath, ...]] = {
+    ImportFormat.OUTCROP: ((ITEM,),),
+    ImportFormat.TRUFFLEHOG: ((ITEM,),),
+    ImportFormat.GITLEAKS: gitleaks.PATHS,
+    ImportFormat.KINGFISHER: kingfisher.PATHS,
+    ImportFormat.GGSHIELD: ggshield.PATHS,
+    ImportFormat.GITHUB: github.PATHS,
+    ImportFormat.GITLAB: gitlab.PATHS,
+    ImportFormat.DEFECTDOJO: defectdojo.PATHS,
 }
+_LINES = {ImportFormat.OUTCROP, ImportFormat.TRUFFLEHOG}  # one record per line, or else an array
 
 
-def read_records(file: BinaryIO, format_: ImportFormat) -> tuple[ImportFormat, Iterator[FileRecord]]:
-    """Return a file's format, detected if it is AUTO, and its findings as records with our own fields."""
+def read_records(
+    file: BinaryIO, format_: ImportFormat, columns: Mapping[str, str] | None = None
+) -> tuple[ImportFormat, Iterator[FileRecord]]:
+    """Return a file's format, detected if it is AUTO, and its findings as records with our own fields.
+
+    `columns` are the columns of CSV by field; only CSV has them. Raise BadInputError if the format cannot be
+    detected, and later, from the iterator, RecordError for the first record that is not a finding.
+    """
     file, head = _peek(file)
     if format_ is ImportFormat.AUTO:
-        format_ = _detect_format(head)
-    has_lines = format_ in {ImportFormat.OUTCROP, ImportFormat.TRUFFLEHOG} or (
-        format_ is ImportFormat.KINGFISHER and "finding" in _keys(head.partition(b"\n")[0])
-    )
-    records = _read_lines(file) if has_lines else _read_array(file, _PATHS[format_])
-    return format_, records if format_ is ImportFormat.OUTCROP else _translate(records, format_)
+        format_ = ImportFormat.CSV if columns else detect_format(head)
+    check_encoding(head)
+    if columns and format_ is not ImportFormat.CSV:
+        raise BadInputError(f"--map is for the format csv, and this is {format_}")
+    return format_, _read(file, format_, head, columns or {})
 
 
-def _translate(records: Iterator[FileRecord], format_: ImportFormat) -> Iterator[FileRecord]:
-    """Yield the findings among the records, translated; skip log records; raise RecordError for others."""
-    for where, record, bytes_read in records:
-        finding = _TRANSLATE[format_](record)
-        if finding is not None:
-            yield where, finding, bytes_read
-            continue
-        is_log = format_ is ImportFormat.TRUFFLEHOG and trufflehog.is_log(record)
-        if not is_log and not record.keys() & _OTHER_KINGFISHER_RECORDS:
-            raise RecordError(where, f"is not a finding of {format_}")
+def _read(
+    file: BinaryIO, format_: ImportFormat, head: bytes, columns: Mapping[str, str]
+) -> Iterator[FileRecord]:
+    """Yield the findings of a file as records with our own fields."""
+    match format_:
+        case ImportFormat.CSV:
+            yield from csv_table.read(file, columns)
+        case ImportFormat.SARIF:
+            yield from _read_sarif(file, head)
+        case ImportFormat.DETECT_SECRETS:
+            for number, element in enumerate(read_elements_at(file, detect_secrets.PATHS), 1):
+                where = f"record {number}"
+                fields = _parse_object(where, element.text)
+                found = detect_secrets.translate(fields, element.keys[0])
+                yield from _checked(where, found, format_, element.bytes_read)
+        case _:
+            for where, record, bytes_read in _read_objects(file, format_, head):
+                yield from _checked(where, _TRANSLATE[format_](record), format_, bytes_read)
+
+
+def _read_objects(file: BinaryIO, format_: ImportFormat, head: bytes) -> Iterator[FileRecord]:
+    """Return the JSON objects of a file: of its lines, or of its arrays."""
+    begins_array = head.removeprefix(BOM).lstrip().startswith(b"[")
+    has_lines = format_ in _LINES and not begins_array
+    if format_ is ImportFormat.KINGFISHER:
+        has_lines = "finding" in list_keys(head)
+    return _read_lines(file) if has_lines else _read_arrays(file, _PATHS[format_])
+
+
+def _read_sarif(file: BinaryIO, head: bytes) -> Iterator[FileRecord]:
+    """Yield the results of a SARIF log; raise BadInputError if it has another version."""
+    version = sarif.read_version(head)
+    if version not in {None, sarif.VERSION}:
+        raise BadInputError(f"record 1: the report is SARIF {version}, and only {sarif.VERSION} can be read")
+    for number, (element, run) in enumerate(sarif.read(file), 1):
+        where = f"record {number}"
+        found = sarif.translate(_parse_object(where, element.text), run)
+        yield from _checked(where, found, ImportFormat.SARIF, element.bytes_read)
+
+
+def _checked(
+    where: str, found: list[dict[str, Any]] | None, format_: ImportFormat, bytes_read: int
+) -> Iterator[FileRecord]:
+    """Yield the findings of a record; raise RecordError if there are none because it is not a finding."""
+    if found is None:
+        raise RecordError(where, f"is not a finding of {format_}")
+    return ((where, finding, bytes_read) for finding in found)
 
 
 def _read_lines(file: BinaryIO) -> Iterator[FileRecord]:
@@ -82,16 +141,16 @@ def _read_lines(file: BinaryIO) -> Iterator[FileRecord]:
             raise RecordError(where, f"is longer than {MAX_ELEMENT_BYTES} bytes")
         bytes_read += len(line)
         if number == 1:
-            line = line.removeprefix(_BOM)
+            line = line.removeprefix(BOM)
         if line.strip():
             yield where, _parse_object(where, line), bytes_read
 
 
-def _read_array(file: BinaryIO, path: JsonPath) -> Iterator[FileRecord]:
-    """Yield the JSON objects of the array at a path."""
-    for number, (element, bytes_read) in enumerate(read_elements(file, path), 1):
+def _read_arrays(file: BinaryIO, paths: tuple[JsonPath, ...]) -> Iterator[FileRecord]:
+    """Yield the JSON objects at the paths."""
+    for number, element in enumerate(read_elements_at(file, paths), 1):
         where = f"record {number}"
-        yield where, _parse_object(where, element), bytes_read
+        yield where, _parse_object(where, element.text), element.bytes_read
 
 
 def _parse_object(where: str, text: bytes) -> dict[str, Any]:
@@ -99,41 +158,19 @@ def _parse_object(where: str, text: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        raise RecordError(where, "is not JSON") from None
+        raise RecordError(where, "is not JSON" if _is_utf8(text) else "is not UTF-8") from None
     if not isinstance(value, dict):
         raise RecordError(where, "is not a JSON object")
     return value
 
 
-# --- detecting the format
-
-
-def _detect_format(head: bytes) -> ImportFormat:
-    """Detect a file's format from its beginning; raise BadInputError if that is not possible."""
-    text = head.removeprefix(_BOM).lstrip()
-    if text.startswith(b"["):
-        if b'"RuleID"' in text or text.rstrip() == b"[]":
-            return ImportFormat.GITLEAKS
-        raise BadInputError("cannot detect the file's format: specify it with --format")
-    keys = _keys(text.partition(b"\n")[0])
-    if keys & {"DetectorName", "SourceMetadata"} or keys >= {"level", "msg"}:
-        return ImportFormat.TRUFFLEHOG
-    if keys >= {"rule", "finding"}:
-        return ImportFormat.KINGFISHER
-    if "runs" in keys or (not keys and b'"runs"' in text and b'"version"' in text):
-        return ImportFormat.SARIF
-    if "findings" in keys or (not keys and b'"findings"' in text):
-        return ImportFormat.KINGFISHER
-    return ImportFormat.OUTCROP
-
-
-def _keys(line: bytes) -> set[str]:
-    """Return the keys of a line's JSON object; none if the line is not a complete object."""
+def _is_utf8(text: bytes) -> bool:
+    """Whether the text is UTF-8."""
     try:
-        value = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return set()
-    return set(value) if isinstance(value, dict) else set()
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _peek(file: BinaryIO) -> tuple[BinaryIO, bytes]:

@@ -1,30 +1,37 @@
 """Translate the output of `trufflehog --json`: one finding per line, mixed with log lines."""
 
-import re
 from typing import Any
 
 from outcrop.domain.secret import MASK
-from outcrop.services.exchange.formats.repository_name import parse_repository_name
+from outcrop.services.exchange.formats.fields import get_dict, to_relative, to_type
+from outcrop.sources.repository_address import repository_name
 
 
-def translate(record: dict[str, Any]) -> dict[str, Any] | None:
-    """Return a record as our own fields; None if it is not a finding."""
+def translate(record: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return a record as our own fields; [] for a line of the log, None if it is not a finding."""
     name, metadata = record.get("DetectorName"), _metadata(record)
     if not isinstance(name, str) or not (record.get("Raw") or metadata):
-        return None
-    secret_type = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "unknown"
-    return {
-        "secret": record.get("Raw") or None,
-        "matched_text": MASK,
-        "pattern": {"name": name, "secret_type": secret_type},
-        **_validation(record),
-        **_place(metadata),
-    }
+        return [] if "level" in record and "msg" in record else None
+    raw, joined = record.get("Raw") or None, record.get("RawV2")
+    return [
+        {
+            "secret": raw,
+            "parts": _parts(raw, joined),
+            "matched_text": MASK,
+            "pattern": {"name": name, "secret_type": to_type(name)},
+            **_validation(record),
+            **_place(metadata),
+        }
+    ]
 
 
-def is_log(record: dict[str, Any]) -> bool:
-    """Whether a record is a line of TruffleHog's log."""
-    return "level" in record and "msg" in record
+def _parts(raw: Any, joined: Any) -> list[str]:
+    """Return the other parts of a credential: all of `RawV2`, and what it has beside `Raw`."""
+    if not isinstance(raw, str) or not isinstance(joined, str) or not joined or joined == raw:
+        return []
+    before, found, after = joined.partition(raw)
+    rests = [rest.strip(" :;,|\t\n") for rest in (before, after)] if found else []
+    return [joined, *(rest for rest in rests if rest)]
 
 
 def _validation(record: dict[str, Any]) -> dict[str, Any]:
@@ -45,17 +52,16 @@ def _place(metadata: dict[str, Any]) -> dict[str, Any]:
     return {
         "source_type": "gist" if is_gist else git_type,
         "source_url": link or repository_url,
-        "repo_full_name": parse_repository_name(repository) or parse_repository_name(link),
-        "file_path": metadata.get("file") or None,
+        "repo": repository,
+        "repo_full_name": repository_name(repository) or repository_name(link),
+        "file_path": to_relative(metadata.get("file")),
         "line_number": metadata.get("line") or None,
         "commit": metadata.get("commit") or None,
+        "author": metadata.get("email") or None,
     }
 
 
 def _metadata(record: dict[str, Any]) -> dict[str, Any]:
     """Return the source metadata, which is nested under the kind of the source."""
-    try:
-        (metadata,) = record["SourceMetadata"]["Data"].values()
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return {}
-    return metadata if isinstance(metadata, dict) else {}
+    nested = list(get_dict(record, "SourceMetadata", "Data").values())
+    return nested[0] if len(nested) == 1 and isinstance(nested[0], dict) else {}
