@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.domain.sarif import fingerprints
+from outcrop.domain.reports.sarif import fingerprints
 from outcrop.services import local_scan
 from tests.support.calls import before_call
 from tests.support.command import Ran, run

@@ -17,6 +17,7 @@ GROUPS = {name.split()[0] for name in COMMANDS if " " in name}
 GLOBAL_OPTIONS = {"--help", "--version", "--env-file"}
 # Options of other programs that the guides name, with the program.
 FOREIGN_OPTIONS = {
+    "--all-files": "pre-commit",
     "--connect-to": "curl",
     "--json": "trufflehog",
     "--password": "an example in a scanned file",

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urljoin
 
 import pytest
 
-from outcrop.domain.sarif import fingerprints, sarif
+from outcrop.domain.reports.sarif import fingerprints, sarif
 from tests.support.sarif import VALIDATOR
 
 

@@ -6,57 +6,38 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import orjson
 import typer
 
-from outcrop import __version__
+from outcrop.cli import scan_options
 from outcrop.cli.env_file import env_file_arguments, read_settings
+from outcrop.cli.pre_commit import Changes, read_pre_commit
+from outcrop.cli.scan_output import (
+    OutputFormat,
+    OutputStyle,
+    Printed,
+    parse_outputs,
+    print_findings,
+    write_outputs,
+)
 from outcrop.cli.streams import fail, printing
-from outcrop.domain import sarif
+from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.line import one_line
-from outcrop.domain.secret import Secret, reveal
+from outcrop.domain.reports import sarif
+from outcrop.domain.secret import Secret
 from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.scanner.engine.load import load_ruleset
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.services import local_scan
-from outcrop.services.local_scan import LocalFinding, ScanOptions, ScanReport
+from outcrop.services.local_scan import ScanOptions, ScanReport, Selection, select_rules
 from outcrop.sources.fork_pool import count_cores
 from outcrop.sources.located import ProgressCallback
 from outcrop.sources.workspace import cache_folder
-
-if TYPE_CHECKING:
-    from outcrop.domain.target import TargetKind
-
-_TARGETS = (
-    "Folders, files, git repositories (path or https address), GitHub names, web pages, or - for stdin."
-)
-
-
-class OutputFormat(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-    SARIF = "sarif"
-
-
-class ScanTargetType(StrEnum):
-    """Type of a target. A local target is a folder or a git repository; a remote one is never a folder."""
-
-    FOLDER = "folder"
-    GIT = "git"
-    OWNER = "owner"
-    REPOSITORY = "repository"
-    GISTS = "gists"
-    GIST = "gist"
-    COMMIT = "commit"
-    SITE = "site"
-    PAGE = "page"
-
 
 app = typer.Typer(
     add_completion=False,
@@ -67,126 +48,149 @@ app = typer.Typer(
 
 @app.command()
 def scan(  # noqa: PLR0917 - one parameter per option
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TARGET...", help=_TARGETS, show_default="the current folder"),
-    ] = None,
-    account: Annotated[
-        str | None, typer.Option("--account", metavar="SLUG", help="Record the findings in this account.")
-    ] = None,
-    kind: Annotated[
-        ScanTargetType | None, typer.Option("--type", help="The type of the targets, if the guess is wrong.")
-    ] = None,
-    output: Annotated[OutputFormat, typer.Option("--format", help="The output format.")] = OutputFormat.TABLE,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    no_validate: Annotated[
-        bool, typer.Option("--no-validate", help="Do not ask issuers whether credentials are valid.")
-    ] = False,
-    only_valid: Annotated[
-        bool, typer.Option("--only-valid", help="Show only credentials that the issuer accepts.")
-    ] = False,
-    show_secrets: Annotated[bool, typer.Option("--reveal", help="Also print the raw credentials.")] = False,
-    jobs: Annotated[
-        int, typer.Option("--jobs", min=0, max=256, help="Number of processes; 0 means one per core.")
-    ] = 0,
-    confidence: Annotated[
-        Confidence, typer.Option("--confidence", help="The lowest confidence to report.")
-    ] = Confidence.MEDIUM,
-    rules: Annotated[
-        list[Path] | None,
-        typer.Option("--rules", help="Additional rules: a file or a folder."),
-    ] = None,
-    gitleaks_config: Annotated[
-        Path | None,
-        typer.Option("--gitleaks-config", help="Additional rules in the format of gitleaks.toml."),
-    ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option("--baseline", help="An earlier result; its findings are not reported again."),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="REV", help="Scan only the commits after this revision."),
-    ] = None,
-    staged: Annotated[
-        bool, typer.Option("--staged", help="Scan only what is staged for the next commit.")
-    ] = False,
-    gitignore: Annotated[
-        bool, typer.Option("--gitignore", help="In a folder: skip files that .gitignore excludes.")
-    ] = False,
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Ignore the results of earlier scans.")
-    ] = False,
+    targets: scan_options.Targets = None,
+    account: scan_options.Account = None,
+    kind: scan_options.TypeOfTargets = None,
+    output: scan_options.Format = None,
+    as_json: scan_options.Json = False,
+    outputs: scan_options.Outputs = None,
+    quiet: scan_options.Quiet = False,
+    no_validate: scan_options.NoValidate = False,
+    only_valid: scan_options.OnlyValid = False,
+    show_secrets: scan_options.Reveal = False,
+    jobs: scan_options.Jobs = 0,
+    confidence: scan_options.MinConfidence = Confidence.MEDIUM,
+    rules: scan_options.Rules = None,
+    gitleaks_config: scan_options.GitleaksConfig = None,
+    wanted_rules: scan_options.WantedRules = None,
+    unwanted_rules: scan_options.UnwantedRules = None,
+    include: scan_options.Include = None,
+    exclude: scan_options.Exclude = None,
+    baseline: scan_options.Baseline = None,
+    since: scan_options.Since = None,
+    from_ref: scan_options.FromRef = None,
+    to_ref: scan_options.ToRef = None,
+    staged: scan_options.Staged = False,
+    pre_commit: scan_options.PreCommit = False,
+    gitignore: scan_options.Gitignore = False,
+    no_cache: scan_options.NoCache = False,
 ) -> None:
     """Find credentials. Exit code 0: none; 1: some; 2: a target could not be read."""
-    targets = targets or ["."]
     output = OutputFormat.JSON if as_json else output
-    if since == "":  # probably an unset variable of a script; an empty revision would scan the whole history
-        raise BadInputError("--since is empty: give a revision")
+    scan_options.check_revisions(since, from_ref, to_ref, staged=staged)
     if account is not None:
         _reject_options_without_account(
             {
                 "--rules": rules,
                 "--gitleaks-config": gitleaks_config,
+                "--rule": wanted_rules,
+                "--no-rule": unwanted_rules,
+                "--include": include,
+                "--exclude": exclude,
                 "--baseline": baseline,
                 "--since": since,
+                "--from-ref": from_ref,
                 "--staged": staged,
+                "--pre-commit": pre_commit,
                 "--gitignore": gitignore,
                 "--reveal": show_secrets,
-                "--format": output in {OutputFormat.JSONL, OutputFormat.SARIF},
+                "--output": outputs,
+                "--quiet": quiet,
+                "--format": output not in {None, OutputFormat.TABLE, OutputFormat.JSON},
                 "--only-valid": only_valid,
             }
         )
         from outcrop.cli.account_scan import scan_for_account  # noqa: PLC0415 - imports the service
 
         is_json = output is OutputFormat.JSON
-        scan_for_account(account, targets, kind, jobs=jobs, as_json=is_json, validate=not no_validate)
+        wanted = targets or ["."]
+        scan_for_account(account, wanted, kind, jobs=jobs, as_json=is_json, validate=not no_validate)
         return
     if no_validate and only_valid:
         raise BadInputError("--only-valid needs validation, and --no-validate turns it off")
-    if staged and since:
-        raise BadInputError("--staged and --since exclude each other")
     cache = cache_folder()
+    targets, changes = _read_changes(targets, Changes(since, from_ref, to_ref, staged), pre_commit=pre_commit)
+    printed = Printed(output, parse_outputs(outputs, output), quiet=quiet, show_secrets=show_secrets)
+    ruleset = load_ruleset(rules or [], gitleaks=gitleaks_config, cache=cache)
+    selection = Selection.from_options(include, exclude)
     options = ScanOptions(
-        ruleset=load_ruleset(rules or [], gitleaks=gitleaks_config, cache=cache),
+        ruleset=ruleset,
         min_confidence=confidence,
         jobs=jobs or count_cores(),
         cache=None if no_cache else cache,
         work=cache,
         gitignore=gitignore,
-        staged=staged,
+        staged=changes.staged,
         reveal=show_secrets,
-        since=since,
-        type=_local_type(kind),
+        since=changes.since,
+        from_ref=changes.from_ref,
+        to_ref=changes.to_ref,
+        selection=selection._replace(
+            files=changes.files, rules=_select_rules(ruleset, wanted_rules, unwanted_rules)
+        ),
+        type="folder" if changes.is_in_folder else scan_options.local_type(kind),
         baseline=_read_baseline(baseline),
         stdin=sys.stdin.buffer,
-        kind=_target_kind(kind),
+        kind=scan_options.target_kind(kind),
         limits=_source_limits(),
         **_remote_options(targets),
     )
-    _scan_and_print(
-        targets, options, output, validate=not no_validate, only_valid=only_valid, show_secrets=show_secrets
-    )
+    _scan_and_print(targets, options, printed, validate=not no_validate, only_valid=only_valid)
+
+
+def _read_changes(
+    targets: list[str] | None, changes: Changes, *, pre_commit: bool
+) -> tuple[list[str], Changes]:
+    """Return the targets, and the part of them that is scanned. pre-commit says which, if it calls."""
+    if not pre_commit:
+        return targets or ["."], changes
+    if changes != Changes():
+        raise BadInputError("--pre-commit reads from pre-commit what to scan: give no revisions")
+    return ["."], read_pre_commit(targets or [], os.environ, cache_folder())
+
+
+def _select_rules(
+    ruleset: RuleSet, wanted: list[str] | None, unwanted: list[str] | None
+) -> frozenset[str] | None:
+    """Return the ids of the rules to report; None for all. Raise BadInputError for an id that no rule has."""
+    for option, ids in (("--rule", wanted), ("--no-rule", unwanted)):
+        for rule_id in ids or ():
+            if rule_id not in ruleset.rules.ids:
+                raise BadInputError(f"{option} {one_line(rule_id)}: no such rule")
+    return select_rules(ruleset.rules.ids, wanted or (), unwanted or ())
 
 
 def _scan_and_print(
-    targets: list[str],
-    options: ScanOptions,
-    output: OutputFormat,
-    *,
-    validate: bool,
-    only_valid: bool,
-    show_secrets: bool,
+    targets: list[str], options: ScanOptions, printed: Printed, *, validate: bool, only_valid: bool
 ) -> NoReturn:
-    """Scan without an account: print rule warnings, scan, validate, print findings, exit."""
-    for note in options.ruleset.notes:
-        print(f"outcrop: {one_line(note)}", file=sys.stderr)
-    with ExitStack() as stack:
-        report = local_scan.scan(targets, options, _scan_progress(stack))
-    validated = validate and _validate(report, only_valid=only_valid)
-    with printing():
-        _print_findings(report, output, show_secrets=show_secrets, validated=validated)
+    """Scan without an account, validate, print and write the findings, and exit."""
+    started_at = now()
+    report, validated = _scan_and_validate(
+        targets, options, quiet=printed.quiet, validate=validate, only_valid=only_valid
+    )
+    style = OutputStyle(printed.show_secrets, validated, started_at, now())
+    if not printed.quiet or printed.format is not None:
+        with printing():
+            print_findings(report, printed.format or OutputFormat.TABLE, style)
+    write_outputs(printed.files, report, style)
     _exit(report)
+
+
+def _scan_and_validate(
+    targets: list[str], options: ScanOptions, *, quiet: bool, validate: bool, only_valid: bool
+) -> tuple[ScanReport, bool]:
+    """Scan without an account, and validate; return the report, and whether it was validated.
+
+    Unless `quiet`, rule warnings and progress are shown.
+    """
+    with ExitStack() as stack:
+        if quiet:
+            report = local_scan.scan(targets, options, lambda _: None)
+        else:
+            for note in options.ruleset.notes:
+                print(f"outcrop: {one_line(note)}", file=sys.stderr)
+            report = local_scan.scan(targets, options, _scan_progress(stack))
+    return report, validate and _validate(report, only_valid=only_valid, quiet=quiet)
 
 
 def _reject_options_without_account(given: dict[str, object]) -> None:
@@ -208,20 +212,6 @@ def _exit(report: ScanReport) -> NoReturn:
             print(f"outcrop: {failure}", file=sys.stderr)
         fail(report.failures[-1])
     raise typer.Exit(1 if report.findings else 0)
-
-
-def _local_type(kind: ScanTargetType | None) -> Literal["folder", "git"] | None:
-    """Return the type for local targets; None means that it is guessed."""
-    return "folder" if kind is ScanTargetType.FOLDER else "git" if kind is ScanTargetType.GIT else None
-
-
-def _target_kind(kind: ScanTargetType | None) -> "TargetKind | None":
-    """Return the kind for remote targets; None means that it is guessed."""
-    if kind in {None, ScanTargetType.FOLDER}:
-        return None
-    from outcrop.domain.target import TargetKind  # noqa: PLC0415 - a scan of files does not need it
-
-    return TargetKind.REPOSITORY if kind is ScanTargetType.GIT else TargetKind(kind)
 
 
 def _remote_options(targets: list[str]) -> dict[str, Any]:
@@ -252,7 +242,7 @@ def _source_limits() -> SourceLimits:
     return SOURCE_LIMITS
 
 
-def _validate(report: ScanReport, *, only_valid: bool) -> bool:
+def _validate(report: ScanReport, *, only_valid: bool, quiet: bool) -> bool:
     """Validate the findings of a report. Return False if OUTCROP_VALIDATE turns validation off."""
     if not report.findings:
         return True
@@ -265,13 +255,14 @@ def _validate(report: ScanReport, *, only_valid: bool) -> bool:
     from outcrop.cli.scan_validation import validate_findings  # noqa: PLC0415 - imports the HTTP client
 
     with ExitStack() as stack:
-        validate_findings(report, settings, _validation_progress(stack))
+        progress = (lambda _done, _all: None) if quiet else _validation_progress(stack)
+        validate_findings(report, settings, progress)
     if only_valid:
         dropped = [
             str(finding.fields["validation_status"]) for finding in report.findings if not finding.is_valid
         ]
         report.findings = [finding for finding in report.findings if finding.is_valid]
-        if dropped:
+        if dropped and not quiet:
             counts = ", ".join(f"{count} {status}" for status, count in sorted(Counter(dropped).items()))
             print(f"not shown: {counts}", file=sys.stderr)
     return True
@@ -326,32 +317,3 @@ def _validation_progress(stack: ExitStack) -> Callable[[int, int], None]:
     from outcrop.cli.terminal import validation_progress  # noqa: PLC0415 - imports rich
 
     return stack.enter_context(validation_progress())
-
-
-def _print_findings(report: ScanReport, output: OutputFormat, *, show_secrets: bool, validated: bool) -> None:
-    """Write the findings to stdout in the given format."""
-    match output:
-        case OutputFormat.TABLE:
-            from outcrop.cli.terminal import print_table  # noqa: PLC0415 - imports rich
-
-            print_table(report, show_secrets=show_secrets, validated=validated)
-        case OutputFormat.JSON:
-            _write(_json([_shown(finding, show_secrets=show_secrets) for finding in report.findings]))
-        case OutputFormat.JSONL:
-            _write(b"".join(_json(_shown(finding, show_secrets=show_secrets)) for finding in report.findings))
-        case OutputFormat.SARIF:
-            findings = [finding.fields | {"path": finding.path} for finding in report.findings]
-            _write(_json(sarif.sarif(findings, report.gaps, version=__version__, well=not report.failures)))
-
-
-def _shown(finding: LocalFinding, *, show_secrets: bool) -> dict[str, Any]:
-    """Return the printed fields of a finding; with `--reveal` also the raw credential."""
-    return finding.fields | {"secret": reveal(finding.secret)} if show_secrets else finding.fields
-
-
-def _json(value: object) -> bytes:
-    return orjson.dumps(value, default=str, option=orjson.OPT_APPEND_NEWLINE)
-
-
-def _write(content: bytes) -> None:
-    sys.stdout.buffer.write(content)

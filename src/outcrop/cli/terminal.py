@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -45,13 +46,20 @@ def validation_progress() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def print_table(report: ScanReport, *, show_secrets: bool, validated: bool) -> None:
-    """Print one row per finding, with verdicts if the findings were validated, and a summary."""
+def print_table(
+    report: ScanReport, *, show_secrets: bool, validated: bool, file: TextIO | None = None
+) -> None:
+    """Print one row per finding, with verdicts if the findings were validated, and a summary.
+
+    They are printed to stdout, or to a file.
+    """
+    is_terminal = file is None and sys.stdout.isatty()
     console = Console(
-        width=None if sys.stdout.isatty() else 240,
+        file=file,
+        width=None if is_terminal else 240,
         highlight=False,
         markup=False,
-        soft_wrap=not sys.stdout.isatty(),
+        soft_wrap=not is_terminal,
     )
     if report.findings:
         columns = ["score", "verdict", "rule", "place", "commit", "credential", "because"]
@@ -61,7 +69,7 @@ def print_table(report: ScanReport, *, show_secrets: bool, validated: bool) -> N
             cells = _cells(finding, show_secrets=show_secrets)
             table.add_row(*(cells[column] for column in shown))
         console.print(table)
-    print(_summary(report, validated=validated))
+    print(_summary(report, validated=validated), file=file)
 
 
 def _cells(finding: LocalFinding, *, show_secrets: bool) -> dict[str, str | Text]:

@@ -8,7 +8,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
@@ -69,6 +69,7 @@ class FolderScan(NamedTuple):
     jobs: int  # number of processes
     ignored: Callable[[bytes], bool]  # whether to skip a path; that of a folder ends with a slash
     gitignore: bool = False  # skip what .gitignore files name, and .git
+    listed: Sequence[bytes] | None = None  # scan only these files of the folder
     budget: SourceBudget | None = None
 
 
@@ -98,7 +99,8 @@ def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
         base, files = path.parent, [(os.fsencode(path.name), _file_size(path))]
     else:
         os.scandir(path).close()  # raises if the folder may not be listed
-        base, files = path, walk_folder(folder, outcome.gap)
+        walk = walk_folder if folder.listed is None else walk_listed
+        base, files = path, walk(folder, outcome.gap)
     prefix = os.path.join(os.fsencode(base), b"")
     batches = make_batches(prefix, files, folder.jobs, outcome.gap)
     found_in_parts: dict[bytes, ScanResult] = {}
@@ -129,7 +131,7 @@ def scan_folder(folder: FolderScan, progress: ProgressCallback) -> ScanOutcome:
 def _add_found(outcome: ScanOutcome, name: bytes, found: ScanResult) -> None:
     """Add the hits in `found` that count at the path `name`, and its gaps, to the outcome."""
     outcome.located += [
-        LocatedHit(hit, member_path(name, inner)) for inner, hit in applicable_hits(found, name)
+        LocatedHit(hit, member_path(name, inner), inner=inner) for inner, hit in applicable_hits(found, name)
     ]
     for reason in found.gaps:
         outcome.gap(name, reason)
@@ -202,6 +204,27 @@ def walk_folder(scan: FolderScan, gap: GapCallback) -> Iterator[tuple[bytes, int
             except OSError as error:
                 gap(path, _error_text(error))
         pending += reversed(subfolders)
+
+
+def walk_listed(scan: FolderScan, gap: GapCallback) -> Iterator[tuple[bytes, int]]:
+    """Yield path and size of the listed files that are regular, exist and are not ignored.
+
+    `gap` is called with path and reason for each file that cannot be read.
+    """
+    root = os.fsencode(scan.path)
+    for path in scan.listed or ():
+        parts = path.split(b"/")
+        if any(scan.ignored(b"/".join(parts[:count]) + b"/") for count in range(1, len(parts))):
+            continue
+        try:
+            status = os.lstat(os.path.join(root, path))
+        except FileNotFoundError:  # it was deleted since it was listed
+            continue
+        except OSError as error:
+            gap(path, _error_text(error))
+            continue
+        if stat.S_ISREG(status.st_mode) and not scan.ignored(path):
+            yield path, status.st_size
 
 
 def _read_gitignore(path: bytes) -> IgnorePatterns | None:

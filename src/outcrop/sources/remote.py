@@ -80,7 +80,11 @@ def scan_site(
                 found = scan_content(ruleset, resource.body, floor)
                 outcome.located += [
                     LocatedHit(
-                        hit, member_path(path, inner), source_type=resource.source_type, url=resource.url
+                        hit,
+                        member_path(path, inner),
+                        source_type=resource.source_type,
+                        url=resource.url,
+                        inner=inner,
                     )
                     for inner, hit in applicable_hits(found, path)
                 ]

@@ -1,8 +1,6 @@
 """Export the findings of an account piece by piece: JSON Lines, CSV or SARIF."""
 
 import asyncio
-import csv
-import io
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime
 from enum import StrEnum
@@ -11,11 +9,12 @@ from typing import Any
 
 import orjson
 
-from outcrop.domain import sarif
 from outcrop.domain.account import Account
 from outcrop.domain.finding import OPEN_STATUSES, Validation, public_fields
 from outcrop.domain.finding_fields import FINDING_FIELDS
 from outcrop.domain.paging import FindingQuery
+from outcrop.domain.reports import sarif
+from outcrop.domain.reports.csv_cells import to_cell, write_rows
 from outcrop.store import audit
 from outcrop.store.db import Connect
 from outcrop.store.findings.export import BATCH_SIZE, ExportedFinding, stream_findings
@@ -129,8 +128,6 @@ _COLUMNS |= {
     for field in FINDING_FIELDS
     if field.name not in _COLUMNS | dict.fromkeys(_SHOWN_IN_PARTS)
 }
-# A spreadsheet may skip white space and byte order marks, and may read full-width signs as the usual ones.
-_FORMULA_STARTS = tuple("=+-@\uff1d\uff0b\uff0d\uff20 \t\r\n\v\f\u00a0\u3000\ufeff\ufffe\u200b")
 
 
 class _CsvWriter:
@@ -141,37 +138,18 @@ class _CsvWriter:
 
     def head(self) -> bytes:
         """Return the bytes before the first finding."""
-        return _write_rows([list(_COLUMNS)])
+        return write_rows([list(_COLUMNS)])
 
     def body(self, batch: list[ExportedFinding]) -> bytes:
         """Return the bytes of a batch of findings."""
-        return _write_rows(
-            [_to_cell(value(fields)) for value in _COLUMNS.values()]
+        return write_rows(
+            [to_cell(value(fields)) for value in _COLUMNS.values()]
             for fields in (public_fields(exported.finding) for exported in batch)
         )
 
     def tail(self) -> bytes:
         """Return the bytes after the last finding."""
         return b""
-
-
-def _write_rows(rows: Any) -> bytes:
-    """Return rows as CSV bytes."""
-    out = io.StringIO(newline="")
-    csv.writer(out, quoting=csv.QUOTE_ALL).writerows(rows)
-    return out.getvalue().encode()
-
-
-def _to_cell(value: object) -> object:
-    """Return the value of a CSV cell; a text that a spreadsheet would take for a formula gets a quote first.
-
-    File names are chosen by others, so a formula in one must not run.
-    """
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA_STARTS) else str(value)
-    return value
 
 
 # --- SARIF

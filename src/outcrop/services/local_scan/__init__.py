@@ -3,5 +3,6 @@
 from outcrop.services.local_scan.findings import LocalFinding, with_verdict
 from outcrop.services.local_scan.options import ScanOptions
 from outcrop.services.local_scan.scan import ScanReport, scan
+from outcrop.services.local_scan.selection import Selection, select_rules
 
-__all__ = ["LocalFinding", "ScanOptions", "ScanReport", "scan", "with_verdict"]
+__all__ = ["LocalFinding", "ScanOptions", "ScanReport", "Selection", "scan", "select_rules", "with_verdict"]

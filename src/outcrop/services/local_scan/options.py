@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 from outcrop.domain.finding import Confidence, Visibility
 from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.scanner.engine.ruleset import RuleSet
+from outcrop.services.local_scan.selection import Selection
 from outcrop.sources.gitignore import IgnorePatterns
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ class ScanOptions(NamedTuple):
     staged: bool = False
     reveal: bool = False  # credentials are printed, so they are not masked in paths either
     since: str | None = None  # a revision: scan the commits after it only
+    from_ref: str | None = None  # a revision; with `to_ref`: scan the commits between them only
+    to_ref: str | None = None
+    selection: Selection = Selection()
     type: TargetType | None = None  # of local targets; None means that it is guessed
     baseline: Sequence[str] = ()  # fingerprints of known findings, as often as each occurs
     stdin: IO[bytes] | None = None
@@ -38,6 +42,11 @@ class ScanOptions(NamedTuple):
     kind: "TargetKind | None" = None  # of remote targets; None means that it is guessed
     web_host: str = "github.com"
     access: "RemoteAccess | None" = None  # None if remote targets are not allowed
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether only changes are scanned, which a folder does not have."""
+        return bool(self.since or self.to_ref)
 
 
 def ignore_nothing(_path: bytes) -> bool:

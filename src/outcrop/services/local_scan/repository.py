@@ -14,6 +14,7 @@ from outcrop.services.local_scan.options import (
     read_ignore_file,
 )
 from outcrop.sources.budget import SourceBudget
+from outcrop.sources.git import changes
 from outcrop.sources.git import scan as git_scan
 from outcrop.sources.git.clone import COMMIT_REF, Remote, clone, fetch_commit
 from outcrop.sources.git.objects import read_file_at_head
@@ -48,12 +49,36 @@ def scan_local_repository(
             progress,
             options.cache,
             cache_key,
+            options.selection.selects,
         )
         if options.staged:
-            return git_scan.scan_staged(scan, git_folder, _find_index(Path(target), git_folder)), info
-        if options.since:
-            return git_scan.scan_since(scan, resolve_revision(repository, options.since)), info
-        return git_scan.scan_history(scan), info
+            return changes.scan_staged(scan, git_folder, _find_index(Path(target), git_folder)), info
+        return _scan_commits(scan, options), info
+
+
+def _scan_commits(scan: git_scan.GitScan, options: ScanOptions) -> ScanOutcome:
+    """Scan the commits that the options name: those between two revisions, after a revision, or all."""
+    repository = scan.repository
+    if options.from_ref and options.to_ref:
+        is_new = not options.from_ref.strip("0")  # how git and CI systems write that a branch did not exist
+        since = None if is_new else resolve_revision(repository, options.from_ref, "--from-ref")
+        return changes.scan_since(scan, since, resolve_revision(repository, options.to_ref, "--to-ref"))
+    if options.since:
+        return changes.scan_since(scan, resolve_revision(repository, options.since))
+    return git_scan.scan_history(scan)
+
+
+def list_staged_files(target: str, work_in: Path) -> set[bytes]:
+    """Return the paths of the files that are staged in a working tree, relative to it.
+
+    `work_in` is the folder for temporary files. Raise OperatorError if the target is no repository.
+    """
+    git_folder = find_git_folder(Path(target))
+    if git_folder is None:
+        raise OperatorError(f"{printable_path(os.fsencode(target))}: is not a git repository")
+    with work_folder(work_in) as work:
+        repository = open_local(git_folder, work)
+        return changes.list_staged_paths(repository, git_folder, _find_index(Path(target), git_folder))
 
 
 def _find_index(target: Path, git_folder: Path) -> Path:
@@ -85,14 +110,17 @@ def scan_remote_repository(
             repository = fetch_commit(remote, source.commit, work, options.access.egress, budget)
         else:
             repository = clone(remote, work, options.access.egress, budget)
-        scan = git_scan.GitScan(repository, options.ruleset, options.min_confidence, options.jobs, progress)
+        scan = git_scan.GitScan(
+            repository,
+            options.ruleset,
+            options.min_confidence,
+            options.jobs,
+            progress,
+            selects=options.selection.selects,
+        )
         if source.commit:
             return git_scan.scan_commit(scan, repository.refs[COMMIT_REF]), info
-        if options.since:
-            outcome = git_scan.scan_since(scan, resolve_revision(repository, options.since))
-        else:
-            outcome = git_scan.scan_history(scan)
-        return outcome, info._replace(is_ignored=_ignored_at_head(repository))
+        return _scan_commits(scan, options), info._replace(is_ignored=_ignored_at_head(repository))
 
 
 def _ignored_at_head(repository: Repository) -> Callable[[bytes], bool]:

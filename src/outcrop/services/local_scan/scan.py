@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,12 +15,13 @@ from outcrop.services.local_scan.options import (
     ScanOptions,
     TargetInfo,
     TargetType,
-    ignore_nothing,
     read_ignore_file,
 )
+from outcrop.services.local_scan.selection import Selection
 from outcrop.sources import files
 from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git.repository import find_git_folder, has_missing_git_folder
+from outcrop.sources.gitignore import IgnorePatterns
 from outcrop.sources.located import (
     LocatedHit,
     ProgressCallback,
@@ -29,6 +30,8 @@ from outcrop.sources.located import (
     member_path,
     printable_path,
 )
+
+STDIN_PATH = b"-"
 
 
 @dataclass(slots=True)
@@ -50,6 +53,7 @@ def scan(targets: list[str], options: ScanOptions, progress: ProgressCallback) -
     for target in targets:
         try:
             for outcome, info in _scan_target(target, options, progress, report.gaps):
+                outcome.located = [hit for hit in outcome.located if _is_selected(hit, options)]
                 outcome.limit(options.limits.findings)
                 report.gaps += outcome.gaps
                 report.files += outcome.files
@@ -61,6 +65,14 @@ def scan(targets: list[str], options: ScanOptions, progress: ProgressCallback) -
         except OSError as error:  # such as a full disk, which need not affect the next target
             report.failures.append(_os_error_message(target, error))
     return report
+
+
+def _is_selected(located: LocatedHit, options: ScanOptions) -> bool:
+    """Whether the options select the path and the rule of a hit. Standard input has no path to select."""
+    is_file = located.file_path != STDIN_PATH
+    return options.selection.selects_rule(located.hit.rule.id) and (
+        not is_file or options.selection.selects(located.file_path)
+    )
 
 
 def _scan_target(
@@ -77,7 +89,7 @@ def _scan_target(
         from outcrop.services.local_scan.repository import scan_local_repository  # noqa: PLC0415
 
         yield scan_local_repository(target, options, progress)
-    elif options.staged or (options.since and type_ == "folder"):
+    elif options.staged or (options.needs_history and type_ == "folder"):
         name = printable_path(os.fsencode(target))
         raise OperatorError(
             f"{name}: is not a git repository on this machine, so there is nothing staged and no history"
@@ -126,7 +138,10 @@ def _scan_stdin(options: ScanOptions) -> ScanOutcome:
 
     content = scan_stream(options.ruleset, read, options.min_confidence)
     outcome = ScanOutcome(
-        located=[LocatedHit(hit, member_path(b"-", inner)) for inner, hit in applicable_hits(content, b"-")],
+        located=[
+            LocatedHit(hit, member_path(STDIN_PATH, inner), inner=inner)
+            for inner, hit in applicable_hits(content, STDIN_PATH)
+        ],
         files=1,
         size=size,
     )
@@ -150,8 +165,9 @@ def _scan_folder(
         options.ruleset,
         options.min_confidence,
         options.jobs,
-        patterns.ignores if patterns else ignore_nothing,
+        _path_filter(patterns, options.selection),
         gitignore=options.gitignore,
+        listed=None if options.selection.files is None else sorted(options.selection.files),
     )
     with SourceBudget(options.limits).watch() as budget:
         outcome = files.scan_folder(folder._replace(budget=budget), progress)
@@ -160,6 +176,13 @@ def _scan_folder(
             ".git", "names a git folder that does not exist: the files are scanned, not their history"
         )
     return outcome, TargetInfo(os.path.realpath(path))
+
+
+def _path_filter(patterns: IgnorePatterns | None, selection: Selection) -> Callable[[bytes], bool]:
+    """Return the function that says which paths are skipped; those of folders end with a slash."""
+    if patterns is None:
+        return selection.skips
+    return lambda path: patterns.ignores(path) or selection.skips(path)
 
 
 def _without_user(url: str) -> str:

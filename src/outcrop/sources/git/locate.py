@@ -1,6 +1,6 @@
 """Turn the hits in blobs and messages into located hits: one per path and value, with its oldest commit."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
@@ -10,9 +10,15 @@ from outcrop.sources.git.cat_file import find_ids_at, read_headers
 from outcrop.sources.git.repository import Repository
 from outcrop.sources.located import CommitInfo, LocatedHit, applicable_hits, member_path, printable_path
 
+PathFilter = Callable[[bytes | None], bool]  # whether a path is reported; None: that of an unreachable blob
 TipBlobs = Collection[tuple[bytes, bytes]]  # (path, blob) of files in the tip of HEAD
 _UNREACHABLE: list[tuple[bytes | None, CommitRank]] = [(None, (0, b""))]  # the place of a blob without one
 _MAX_SECONDS = 253_402_300_800  # the year 10000, which a datetime cannot represent
+
+
+def every_path(_path: bytes | None) -> bool:
+    """Return True: every path is reported."""
+    return True
 
 
 def find_tip_blobs(repository: Repository, oids: Iterable[bytes], places: Places) -> set[tuple[bytes, bytes]]:
@@ -31,18 +37,26 @@ def find_tip_blobs(repository: Repository, oids: Iterable[bytes], places: Places
     return {(path, oid) for path, oid in at_head if oid in blobs_by_path[path]}
 
 
-def locate_hits(results: Mapping[bytes, ScanResult], places: Places, tip_blobs: TipBlobs) -> list[LocatedHit]:
+def locate_hits(
+    results: Mapping[bytes, ScanResult],
+    places: Places,
+    tip_blobs: TipBlobs,
+    selects: PathFilter = every_path,
+) -> list[LocatedHit]:
     """Return one hit per path and value, as in the oldest commit that has it, and with its line at the tip.
 
     `results` has the scan result of each object, `places` its paths and commits, and `tip_blobs` the files at
     the tip. A hit without an allow mark is preferred to an older one with a mark. A hit in an object without
-    a place has the path None (or the path inside an archive) and is marked as unreachable.
+    a place has the path None (or the path inside an archive) and is marked as unreachable. Paths that
+    `selects` refuses are left out.
     """
     by_path_and_value: dict[tuple[bytes | None, str], LocatedHit] = {}
     ages: dict[tuple[bytes | None, str], tuple[bool, int]] = {}  # (has an allow mark, rank of the commit)
     for oid in sorted(results):
         result = results[oid]
         for path, (rank, commit) in [*places.get(oid, {}).items()] or _UNREACHABLE:
+            if not selects(path):
+                continue
             at_tip = path is not None and (path, oid) in tip_blobs
             for inner, hit in applicable_hits(result, path):
                 key = (member_path(path, inner), reveal(hit.secret))
@@ -99,14 +113,18 @@ def _decode_name(name: bytes, encoding: bytes) -> str:
         return name.decode("utf-8", "replace")
 
 
-def list_gaps(results: Mapping[bytes, ScanResult], places: Places) -> Iterator[tuple[str, str]]:
+def list_gaps(
+    results: Mapping[bytes, ScanResult], places: Places, selects: PathFilter = every_path
+) -> Iterator[tuple[str, str]]:
     """Yield (path, reason) for each gap in `results`, both printable on one line.
 
     The path is the first one in sorting order that `places` has for the object, or `object <id>` if it has
-    none.
+    none. Paths that `selects` refuses are left out.
     """
     for oid in sorted(results):
-        path = min(places.get(oid, ()), default=None)
+        path = min(filter(selects, places.get(oid, ())), default=None)
+        if path is None and (places.get(oid) or not selects(None)):
+            continue
         for reason in results[oid].gaps:
             yield (
                 printable_path(path) if path is not None else f"object {oid.decode()}",

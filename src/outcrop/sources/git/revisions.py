@@ -106,20 +106,21 @@ def _peel(oid: bytes, tag_targets: dict[bytes, bytes | None]) -> bytes:
     return oid
 
 
-def resolve_revision(repository: Repository, revision: str) -> bytes:
+def resolve_revision(repository: Repository, revision: str, option: str = "--since") -> bytes:
     """Return the id of the commit that a revision names.
 
     The revision is a ref, HEAD or the first digits of an id, also with `~` or `^`. `refs/`, `refs/tags/` and
-    so on may be omitted. Raise OperatorError if there is no such commit; its text names the option `--since`.
+    so on may be omitted. Raise OperatorError if there is no such commit; its text names the option.
     """
     raw = os.fsencode(revision)
-    names = [raw, b"refs/" + raw, b"refs/tags/" + raw, b"refs/heads/" + raw, b"refs/remotes/" + raw]
+    names = [raw, *(prefix + raw for prefix in (b"refs/", b"refs/tags/", b"refs/heads/", b"refs/remotes/"))]
+    names.append(b"refs/remotes/" + raw + b"/HEAD")
     found = next((repository.refs[name] for name in names if name in repository.refs), None)
     base, _, suffix = revision.partition("~") if "~" in revision else revision.partition("^")
     if found is None and revision in {"HEAD", "@"}:
         found = repository.head
     elif found is None and (suffix or base != revision):
-        found = resolve_revision(repository, base) + os.fsencode(revision[len(base) :])
+        found = resolve_revision(repository, base, option) + os.fsencode(revision[len(base) :])
     elif found is None and re.fullmatch("[0-9a-fA-F]{4,64}", revision):
         found = raw
     arguments = ["rev-parse", "--verify", "--quiet", "--end-of-options"]
@@ -127,7 +128,7 @@ def resolve_revision(repository: Repository, revision: str) -> bytes:
         command.run(repository.folder, *arguments, os.fsdecode(found) + "^{commit}") if found else (1, b"")
     )
     if code or not OID.fullmatch(out.strip()):
-        raise OperatorError(f"--since {printable_path(os.fsencode(revision))}: there is no such revision")
+        raise OperatorError(f"{option} {printable_path(os.fsencode(revision))}: there is no such revision")
     return out.strip()
 
 

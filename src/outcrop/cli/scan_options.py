@@ -1,0 +1,159 @@
+"""The options of `outcrop scan`, as types of its parameters."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from outcrop.cli.scan_output import OutputFormat
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.finding import Confidence
+
+if TYPE_CHECKING:
+    from outcrop.domain.target import TargetKind
+
+_TARGETS = (
+    "Folders, files, git repositories (path or https address), GitHub names, web pages, or - for stdin."
+)
+
+
+class ScanTargetType(StrEnum):
+    """Type of a target. A local target is a folder or a git repository; a remote one is never a folder."""
+
+    FOLDER = "folder"
+    GIT = "git"
+    OWNER = "owner"
+    REPOSITORY = "repository"
+    GISTS = "gists"
+    GIST = "gist"
+    COMMIT = "commit"
+    SITE = "site"
+    PAGE = "page"
+
+
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TARGET...", help=_TARGETS, show_default="the current folder"),
+]
+Account = Annotated[
+    str | None, typer.Option("--account", metavar="SLUG", help="Record the findings in this account.")
+]
+TypeOfTargets = Annotated[
+    ScanTargetType | None, typer.Option("--type", help="The type of the targets, if the guess is wrong.")
+]
+
+# --- The output
+
+Format = Annotated[
+    OutputFormat | None, typer.Option("--format", help="The output format.", show_default="table")
+]
+Json = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+Outputs = Annotated[
+    list[str] | None,
+    typer.Option("-o", "--output", metavar="[FORMAT=]FILE", help="Also write the findings to this file."),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("-q", "--quiet", help="Print no table, no progress and no notes; gaps and errors only."),
+]
+Reveal = Annotated[bool, typer.Option("--reveal", help="Also print the raw credentials.")]
+
+# --- Validation
+
+NoValidate = Annotated[
+    bool, typer.Option("--no-validate", help="Do not ask issuers whether credentials are valid.")
+]
+OnlyValid = Annotated[
+    bool, typer.Option("--only-valid", help="Show only credentials that the issuer accepts.")
+]
+
+# --- What is scanned
+
+Jobs = Annotated[
+    int, typer.Option("--jobs", min=0, max=256, help="Number of processes; 0 means one per core.")
+]
+Include = Annotated[
+    list[str] | None,
+    typer.Option("--include", metavar="GLOB", help="Only files that match, in .gitignore syntax."),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="GLOB", help="No files that match, in .gitignore syntax."),
+]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", metavar="REV", help="Scan only the commits after this revision."),
+]
+FromRef = Annotated[
+    str | None,
+    typer.Option("--from-ref", metavar="REV", help="With --to-ref: scan only the commits between the two."),
+]
+ToRef = Annotated[
+    str | None, typer.Option("--to-ref", metavar="REV", help="The last commit to scan, with --from-ref.")
+]
+Staged = Annotated[bool, typer.Option("--staged", help="Scan only what is staged for the next commit.")]
+PreCommit = Annotated[
+    bool,
+    typer.Option(
+        "--pre-commit",
+        help="For the hook of pre-commit, which names the files: scan what it runs on.",
+    ),
+]
+Gitignore = Annotated[
+    bool, typer.Option("--gitignore", help="In a folder: skip files that .gitignore excludes.")
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Ignore the results of earlier scans.")]
+
+# --- What is reported
+
+MinConfidence = Annotated[Confidence, typer.Option("--confidence", help="The lowest confidence to report.")]
+Rules = Annotated[
+    list[Path] | None,
+    typer.Option("--rules", help="Additional rules: a file or a folder."),
+]
+GitleaksConfig = Annotated[
+    Path | None,
+    typer.Option("--gitleaks-config", help="Additional rules in the format of gitleaks.toml."),
+]
+WantedRules = Annotated[
+    list[str] | None, typer.Option("--rule", metavar="ID", help="Report only findings of this rule.")
+]
+UnwantedRules = Annotated[
+    list[str] | None, typer.Option("--no-rule", metavar="ID", help="Report no findings of this rule.")
+]
+Baseline = Annotated[
+    Path | None,
+    typer.Option("--baseline", help="An earlier result; its findings are not reported again."),
+]
+
+
+def check_revisions(since: str | None, from_ref: str | None, to_ref: str | None, *, staged: bool) -> None:
+    """Raise BadInputError for revisions that are empty or cannot be combined.
+
+    An empty revision is probably an unset variable of a script, and would scan the whole history.
+    """
+    for name, revision in (("--since", since), ("--from-ref", from_ref), ("--to-ref", to_ref)):
+        if revision == "":
+            raise BadInputError(f"{name} is empty: give a revision")
+    if (from_ref is None) is not (to_ref is None):
+        raise BadInputError("--from-ref and --to-ref belong together")
+    given = [
+        name for name, value in (("--staged", staged), ("--since", since), ("--from-ref", from_ref)) if value
+    ]
+    if len(given) > 1:
+        raise BadInputError(f"{given[0]} and {given[1]} exclude each other")
+
+
+def local_type(kind: ScanTargetType | None) -> Literal["folder", "git"] | None:
+    """Return the type for local targets; None means that it is guessed."""
+    return "folder" if kind is ScanTargetType.FOLDER else "git" if kind is ScanTargetType.GIT else None
+
+
+def target_kind(kind: ScanTargetType | None) -> "TargetKind | None":
+    """Return the kind for remote targets; None means that it is guessed."""
+    if kind in {None, ScanTargetType.FOLDER}:
+        return None
+    from outcrop.domain.target import TargetKind  # noqa: PLC0415 - a scan of files does not need it
+
+    return TargetKind.REPOSITORY if kind is ScanTargetType.GIT else TargetKind(kind)
