@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -61,7 +61,7 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
     """Load the rules and open the process pool and the HTTP clients that scan runs need."""
     async with AsyncExitStack() as stack:
         # Each running repository job blocks one thread. DNS lookups and scans of web pages need others.
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(jobs + 8))
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(jobs + 9))
         egress = Egress.from_settings(settings)
         cache = cache_folder()
         rules = [settings.rules] if settings.rules else []
@@ -76,7 +76,8 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
             keys=runtime.keys,
             ruleset=ruleset,
             process_pool=await stack.enter_async_context(
-                open_process_pool(jobs, rules, ruleset, egress, cache, settings.source_limits)
+                # One process more, for a second account.
+                open_process_pool(jobs + 1, rules, ruleset, egress, cache, settings.source_limits)
             ),
             http=await stack.enter_async_context(open_http(egress)),
             validator=validator,
@@ -96,8 +97,9 @@ async def work(
 ) -> None:
     """Work until `stop` is set; while the database is unavailable, wait for it.
 
-    Run `jobs` sources at once. A worker without a sign of life for `dead_after` seconds counts as dead. When
-    this program no longer works on the schema (`runtime.outdated`), running jobs end and nothing new begins.
+    Run `jobs` sources of an account at once, and one more of a second account. A worker without a sign of
+    life for `dead_after` seconds counts as dead. When this program no longer works on the schema
+    (`runtime.outdated`), running jobs end and nothing new begins.
     """
     # Failures are logged here, without tracebacks, whose texts may contain credentials.
     logging.getLogger("procrastinate").setLevel(logging.CRITICAL)
@@ -241,8 +243,9 @@ async def _run_jobs(runtime: Runtime, context: RunContext, stop: asyncio.Event, 
 async def _run_queues(app: procrastinate.App, max_jobs: int, dead_after: float) -> None:
     """Run the jobs of both queues as they arrive: `max_jobs` scans and a few users' requests at once."""
     async with app.open_async():
-        # One more than `max_jobs`, because a plan mostly waits for the code host.
-        concurrency = {jobs.QUEUE: max_jobs + 1, jobs.INTERACTIVE_QUEUE: _CONCURRENT_REQUESTS}
+        # One account has at most `max_jobs` sources and a plan, which mostly waits for the code host. The
+        # other place is for a second account, so that it need not wait for the end of a long source.
+        concurrency = {jobs.QUEUE: max_jobs + 2, jobs.INTERACTIVE_QUEUE: _CONCURRENT_REQUESTS}
         workers = [
             asyncio.create_task(
                 app.run_worker_async(
@@ -281,32 +284,43 @@ class _RetryAlways(procrastinate.BaseRetryStrategy):
 
 
 class _JobManager(JobManager):
-    """Fetches no job after `outdated` is set. The worker then idles, and its running jobs end."""
+    """Claims jobs so that the accounts share the worker.
 
-    def __init__(self, connector: procrastinate.BaseConnector, outdated: asyncio.Event) -> None:
+    It claims none after `outdated` is set. The worker then idles, and its running jobs end.
+    """
+
+    def __init__(
+        self, connector: procrastinate.PsycopgConnector, outdated: asyncio.Event, shares: Mapping[str, int]
+    ) -> None:
         super().__init__(connector)
+        self._connector = connector
         self._outdated = outdated
+        self._claimer = jobs.Claimer(shares)
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> procrastinate.jobs.Job | None:
-        """Return the next job of the queues; None if there is none or no new work is taken."""
-        return None if self._outdated.is_set() else await super().fetch_job(queues, worker_id)
+        """Return the next job of the first queue with one; None if there is none or no new work is taken."""
+        if self._outdated.is_set():
+            return None
+        async with self._connector.pool.connection() as db:
+            for queue in queues or ():
+                if (row := await self._claimer.claim(db, queue, worker_id)) is not None:
+                    return procrastinate.jobs.Job.from_row(row)
+        return None
 
 
 def _build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:
     """Return the procrastinate app with the tasks of the pipeline."""
     # A task that waits for a connection cannot be stopped, so the timeout is short.
-    app = procrastinate.App(
-        connector=procrastinate.PsycopgConnector(
-            conninfo=runtime.url,
-            min_size=1,
-            max_size=6,
-            timeout=_RELEASE_TIMEOUT,
-            kwargs={
-                "options": f"{session_options(idle_timeout=runtime.idle_timeout)} {jobs.SESSION_OPTIONS}"
-            },
-        )
+    connector = procrastinate.PsycopgConnector(
+        conninfo=runtime.url,
+        min_size=1,
+        max_size=6,
+        timeout=_RELEASE_TIMEOUT,
+        kwargs={"options": f"{session_options(idle_timeout=runtime.idle_timeout)} {jobs.SESSION_OPTIONS}"},
     )
-    app.job_manager = _JobManager(app.connector, runtime.outdated)
+    app = procrastinate.App(connector=connector)
+    shares = {SCAN_SOURCE_TASK: context.jobs, VALIDATE_TASK: _CONCURRENT_REQUESTS - 1}
+    app.job_manager = _JobManager(connector, runtime.outdated, shares)
 
     @app.task(name=PLAN_TASK, retry=_RetryAlways())
     async def plan(account_id: int, scan_id: str) -> None:

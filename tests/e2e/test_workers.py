@@ -277,3 +277,21 @@ def pids_of(there: Deployment) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def test_a_run_ends_while_all_sources_of_another_account_hang(there: Deployment) -> None:
+    for number in range(12):
+        there.start(TargetKind.REPOSITORY, f"https://hang.example/r{number}.git")
+    there.worker(jobs=2)
+    until(lambda: len(there.hanging) >= 2, "two sources to hang")
+    second = there.backend.tenant(slug="second")
+    run_id = there.start(TargetKind.REPOSITORY, there.repository("quick"), second)
+    until(
+        lambda: second.get(f"/scans/{run_id}").json()["data"]["status"] == "completed",
+        "the other account's run to end",
+    )
+    assert len(there.hanging) == 2
+    assert there.backend.sql(
+        "SELECT count(*) FROM scan_sources WHERE account_id = %s AND status = 'running' AND source <> 'plan'",
+        there.tenant.account.id,
+    ) == [(2,)]

@@ -99,10 +99,10 @@ class Deployment:
 
     # --- runs
 
-    def start(self, kind: TargetKind, name: str) -> str:
-        """Start a run as `outcrop target run` does; return its id."""
+    def start(self, kind: TargetKind, name: str, tenant: Tenant | None = None) -> str:
+        """Start a run as `outcrop target run` does, of `tenant` if it is given; return its id."""
         spec = TargetSpec(kind, name, options=dict(OPTIONS[kind]))
-        account = self.tenant.account.id
+        account = (tenant or self.tenant).account.id
         run = self.backend.run(
             lambda db: start_run(
                 db, account, spec, trigger=Trigger.CLI, target_id=None, moment=now(), by="a test"

@@ -80,7 +80,10 @@ def worker(
     jobs: Annotated[
         int,
         typer.Option(
-            "--jobs", min=0, max=256, help="Sources scanned at the same time; 0 means one per core."
+            "--jobs",
+            min=0,
+            max=256,
+            help="Sources of one account scanned at the same time; 0 means one per core.",
         ),
     ] = 0,
     dead_after: Annotated[float, typer.Option("--dead-after", min=1, hidden=True)] = DEAD_AFTER,
@@ -112,7 +115,7 @@ async def work_until_signal(
             stack.enter_async_context(
                 open_runtime(
                     settings,
-                    pool_size=jobs + 8,
+                    pool_size=jobs + 9,
                     statement_timeout=_WORKER_STATEMENT_TIMEOUT,
                     idle_timeout=idle_timeout,
                     max_retry_delay=_MAX_DATABASE_RETRY_DELAY,

@@ -56,8 +56,9 @@ async def _create_run(db: Connection, account_id: int, size: int) -> UUID:
     await db.execute("SET LOCAL session_replication_role = replica")  # no triggers: thousands of events
     await db.execute(
         """INSERT INTO procrastinate_jobs (queue_name, task_name, lock, args)
-           SELECT %s, 'cost', 'cost ' || n, '{}' FROM generate_series(1, %s) n""",
-        [jobs.QUEUE, size // 2],
+           SELECT %s, 'cost', 'cost ' || n, jsonb_build_object('account_id', %s::bigint)
+           FROM generate_series(1, %s) n""",
+        [jobs.QUEUE, account_id, size // 2],
     )
     await db.execute("SET LOCAL session_replication_role = origin")
     return run.id
@@ -72,9 +73,9 @@ async def _count_rows_per_step(db: Connection, account_id: int, size: int) -> di
         await db.execute(f"SET LOCAL {option}".encode())
 
     async def take_job() -> None:
-        cursor = await db.execute("SELECT id FROM procrastinate_fetch_job_v2(%s, NULL)", [[jobs.QUEUE]])
-        ((job_id,),) = await cursor.fetchall()
-        await db.execute("SELECT procrastinate_finish_job_v1(%s, 'succeeded', true)", [job_id])
+        row = await jobs.Claimer({}).claim(db, jobs.QUEUE, None)
+        assert row is not None
+        await db.execute("SELECT procrastinate_finish_job_v1(%s, 'succeeded', true)", [row["id"]])
 
     async def finish() -> None:
         await scan_sources.finish_source(*key, state=SourceState.DONE, progress={"targets": 1})

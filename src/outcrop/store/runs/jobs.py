@@ -3,11 +3,14 @@
 procrastinate is imported inside the functions that use it: most commands do not need it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from outcrop.store.db import Connection
 
@@ -30,8 +33,59 @@ _CHANGES = {
         ALTER TABLE procrastinate_jobs
             SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
         ALTER TABLE procrastinate_events
-            SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000)"""
+            SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000)""",
+    "outcrop account index": """
+        CREATE INDEX outcrop_jobs_account ON procrastinate_jobs
+            (queue_name, ((args ->> 'account_id')::bigint), task_name, priority DESC, id)
+            WHERE status = 'todo'""",
 }
+# `waiting` walks the accounts and tasks with queued jobs by one probe of the index each, so that the number
+# of jobs does not matter. Like procrastinate's own statement, it leaves out a job whose lock another has.
+_CLAIM = """
+    WITH RECURSIVE waiting AS (
+        (SELECT (args ->> 'account_id')::bigint AS account, task_name AS task
+         FROM procrastinate_jobs
+         WHERE status = 'todo' AND queue_name = %(queue)s
+         ORDER BY (args ->> 'account_id')::bigint, task_name LIMIT 1)
+        UNION ALL
+        SELECT next.account, next.task
+        FROM waiting CROSS JOIN LATERAL (
+            SELECT (args ->> 'account_id')::bigint AS account, task_name AS task
+            FROM procrastinate_jobs
+            WHERE status = 'todo' AND queue_name = %(queue)s
+              AND ((args ->> 'account_id')::bigint, task_name) > (waiting.account, waiting.task)
+            ORDER BY (args ->> 'account_id')::bigint, task_name LIMIT 1) next
+    ), running AS MATERIALIZED (
+        SELECT (args ->> 'account_id')::bigint AS account, task_name AS task,
+               worker_id IS NOT DISTINCT FROM %(worker)s AS is_here
+        FROM procrastinate_jobs WHERE status = 'doing' AND queue_name = %(queue)s
+    ), turns AS MATERIALIZED (
+        SELECT w.account, w.task
+        FROM waiting w
+        WHERE (SELECT count(*) FROM running r WHERE r.account = w.account AND r.task = w.task AND r.is_here)
+              < coalesce((%(shares)s::jsonb ->> w.task)::bigint, 1)
+        ORDER BY (SELECT count(*) FROM running r WHERE r.account = w.account),
+                 w.account <= %(last_account)s, w.account, w.task
+    ), claimed AS (
+        SELECT job.id
+        FROM turns CROSS JOIN LATERAL (
+            SELECT j.id
+            FROM procrastinate_jobs j
+            WHERE j.status = 'todo' AND j.queue_name = %(queue)s
+              AND (j.args ->> 'account_id')::bigint = turns.account AND j.task_name = turns.task
+              AND (j.scheduled_at IS NULL OR j.scheduled_at <= now())
+              AND NOT EXISTS (
+                SELECT FROM procrastinate_jobs other
+                WHERE other.lock = j.lock
+                  AND (other.status = 'doing' OR (other.status = 'todo'
+                    AND (other.priority > j.priority OR (other.priority = j.priority AND other.id < j.id)))))
+            ORDER BY j.priority DESC, j.id LIMIT 1
+            FOR UPDATE OF j SKIP LOCKED) job
+        LIMIT 1)
+    UPDATE procrastinate_jobs j SET status = 'doing', worker_id = %(worker)s
+    FROM claimed WHERE j.id = claimed.id
+    RETURNING j.id, j.status, j.task_name, j.priority, j.lock, j.queueing_lock, j.args, j.scheduled_at,
+        j.queue_name, j.attempts, j.worker_id"""
 
 
 async def migrate(db: Connection) -> None:
@@ -95,6 +149,36 @@ async def is_queued(db: Connection, lock: str) -> bool:
     )
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
+
+
+class Claimer:
+    """Claims jobs for one process, so that no account delays the jobs of another.
+
+    `shares` has the number of jobs of one account that the process runs at once, by task. The account with
+    the fewest running jobs is next. Among several, the accounts take turns, in the order of their ids.
+    """
+
+    def __init__(self, shares: Mapping[str, int]) -> None:
+        self._shares = dict(shares)
+        self._last_account = 0  # whose job was claimed last
+
+    async def claim(self, db: Connection, queue: str, worker_id: int | None) -> dict[str, Any] | None:
+        """Mark the next job of the queue as running by a worker, and return its row; None if there is none.
+
+        A job whose share is used up waits, and so does one whose lock another job has.
+        """
+        cursor = await db.cursor(row_factory=dict_row).execute(
+            _CLAIM,
+            {
+                "queue": queue,
+                "worker": worker_id,
+                "shares": Jsonb(self._shares),
+                "last_account": self._last_account,
+            },
+        )
+        if (row := await cursor.fetchone()) is not None:
+            self._last_account = int(row["args"]["account_id"])
+        return row
 
 
 async def requeue_stalled(db: Connection, dead_after: float) -> list[dict[str, Any]]:
