@@ -29,7 +29,7 @@ BACKGROUND = """
     outbox.lock_claimer outbox.unlock_claimer outbox.select_waiting_accounts outbox.save_results
     outbox.end_abandoned_deliveries webhooks.delete_old_deliveries
     people/links.delete_expired people/sessions.delete_expired people/sign_in_attempts.delete_expired
-    runs/jobs.is_queued runs/jobs.requeue_stalled runs/scans.claim_orphaned_runs
+    runs/jobs.claim runs/jobs.is_queued runs/jobs.requeue_stalled runs/scans.claim_orphaned_runs
     runs/scans.save_heartbeats_of_queued runs/sources.mark_stale runs/targets.lock_due
 """
 # Commands of the operator, who owns the database.
