@@ -70,7 +70,7 @@ CODES = {  # what `error` can be, by status
 STATUSES = ["active", "resolved", "false_positive", "customer_restricted", "stale"]
 SOURCES = ["repo", "gist", "commit", "endpoint", "js_bundle"]
 VALIDATIONS = ["valid", "invalid", "unvalidated", "error", "unreachable"]
-ORDERS = ["composite_score", "first_seen_at", "last_seen_at"]
+ORDERS = ["composite_score", "first_seen_at", "last_seen_at", "updated_at"]
 NO_NUL = r"^[^\u0000]*$"
 FINDING_QUERY: dict[str, Json] = {
     "status": {"type": "string", "enum": STATUSES},
@@ -232,9 +232,9 @@ def test_bounds_enums_and_defaults_are_the_specifications(document: Json) -> Non
             "min_score",
             "date_from",
             "date_to",
-            "q",
         ),
-        *("page", "per_page", "order_by", "order_dir"),
+        *("updated_since", "severity", "secret_type", "rule", "repo", "visibility", "author", "scan"),
+        *("q", "page", "per_page", "order_by", "order_dir"),
     ]
     assert {name: query[name] for name in FINDING_QUERY} == FINDING_QUERY
     assert query["date_from"] == query["date_to"]

@@ -19,7 +19,7 @@ from outcrop.services.exchange import ExportFormat, export_findings
 from outcrop.services.findings import list_findings
 from outcrop.store import db as database
 from tests.support.backend import Backend, Tenant
-from tests.support.factories import make_line
+from tests.support.factories import make_line, without_computed
 from tests.support.sarif import VALIDATOR
 
 JO = "jo@example.com"
@@ -89,7 +89,8 @@ def test_importing_an_export_creates_the_same_findings(backend: Backend) -> None
     for line in lines(first)[::40]:
         assert tenant.finding(line["id"]) == line
     backend.import_(other.account, *lines(first))
-    assert export_account(backend, other, ExportFormat.JSONL) == first
+    imported = lines(export_account(backend, other, ExportFormat.JSONL))
+    assert list(map(without_computed, imported)) == list(map(without_computed, lines(first)))
 
 
 @pytest.mark.parametrize(

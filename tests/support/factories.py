@@ -10,12 +10,23 @@ from outcrop.domain.scan import ScanRun, ScanStatus, ScanType, Trigger
 
 
 def additive_defaults() -> dict[str, Any]:
-    """Return the default of each field of a finding that the specification does not have."""
+    """Return the default of each field of a finding that the specification does not have.
+
+    Those that the service computes are left out (`without_computed`).
+    """
     return {
         field.name: field.default
         for field in dataclass_fields(Finding)
-        if field.metadata and field.metadata["extension"]
+        if field.metadata and field.metadata["extension"] and not field.metadata["by_database"]
     }
+
+
+COMPUTED_FIELDS = {"severity", "updated_at"}  # no import sets them
+
+
+def without_computed(finding: dict[str, Any]) -> dict[str, Any]:
+    """Return a finding of the API without the fields that the service computes."""
+    return {name: value for name, value in finding.items() if name not in COMPUTED_FIELDS}
 
 
 def make_line(**fields: Any) -> dict[str, Any]:

@@ -130,8 +130,11 @@ async def upgrade_and_compare(url: str, before: Rows) -> tuple[list[str], list[m
     async with await connect(url) as db:
         applied = await schema.migrate(db)
     after = select_rows(url, before)
+    kinds = {row["kind"] for row in before.get("rollups", ())}
     for table, rows in before.items():
         kept = [{name: row[name] for name in rows[0]} for row in after[table]]
+        if table == "rollups":  # a migration may count more; `upgrade` recounts all
+            kept = [row for row in kept if row["kind"] in kinds]
         assert sorted(kept, key=str) == sorted(rows, key=str), table
     return applied, (await upgrade(url))[1]
 

@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError
 from outcrop.api import numbers
 from outcrop.api.errors import ParameterError
 from outcrop.api.shapes import EXTENSION, Extension
-from outcrop.domain.finding import NOTE_LENGTH, SourceType, Status, Validation
+from outcrop.domain.finding import NOTE_LENGTH, Severity, SourceType, Status, Validation, Visibility
 from outcrop.domain.ids import ID_FORM, parse_id
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
 from outcrop.domain.scan import ScanType
@@ -30,6 +30,7 @@ from outcrop.domain.scan import ScanType
 QUERY_LENGTH = 1000
 QUERY_TERMS = 16
 _BLANK_IS_ABSENT = {"q", "note", "service"}
+_NO_SCAN = UUID(int=0)  # used for a text that is no id: no run has it
 _MAX_ECHOED = 200  # a longer invalid value is not repeated in the response
 
 M = TypeVar("M", bound=BaseModel)
@@ -143,6 +144,11 @@ Note = Annotated[
     Field(max_length=NOTE_LENGTH),
     WithJsonSchema({"type": "string", "maxLength": NOTE_LENGTH, "pattern": _NO_NUL}),
 ]
+Value = Annotated[
+    str,
+    Field(min_length=1),
+    WithJsonSchema({"type": "string", "minLength": 1, "pattern": _NO_NUL}),
+]
 Terms = Annotated[
     str,
     Field(max_length=QUERY_LENGTH),
@@ -179,6 +185,18 @@ class FindingParameters(Parameters):
     date_to: Moment | Absent = Field(
         None, description="First seen on or before; a date is the whole UTC day."
     )
+    updated_since: Extension[Moment | Absent] = Field(
+        None, description="Changed at or after; a date is the start of the UTC day. See `updated_at`."
+    )
+    severity: Extension[Severity | Absent] = Field(None, description="Range of `composite_score`.")
+    secret_type: Extension[Value | Absent] = Field(None, description="`pattern.secret_type`, exactly.")
+    rule: Extension[Value | Absent] = Field(None, description="Id of the rule, exactly.")
+    repo: Extension[Value | Absent] = Field(None, description="`repo_full_name`, in upper or lower case.")
+    visibility: Extension[Visibility | Absent] = Field(None, description="`source_visibility`.")
+    author: Extension[Value | Absent] = Field(None, description="Author of the commit, exactly.")
+    scan: Extension[Value | Absent] = Field(
+        None, description="Id of a scan run: the findings that were new in it."
+    )
     q: Terms | Absent = Field(
         None, description="Words that must each stand in `source_url`, `file_path` or `repo_full_name`."
     )
@@ -198,6 +216,14 @@ class FindingParameters(Parameters):
             min_score=self.min_score,
             seen_from=_start(self.date_from),
             seen_before=_end(self.date_to),
+            updated_since=_floor(self.updated_since),
+            severity=self.severity,
+            secret_type=self.secret_type,
+            rule=self.rule,
+            repo=self.repo,
+            visibility=self.visibility,
+            author=self.author,
+            scan=None if self.scan is None else parse_id(self.scan) or _NO_SCAN,
             terms=self.q or (),  # type: ignore[arg-type]  # the validator returns a tuple
             page=self.page,
             per_page=self.per_page,
@@ -226,6 +252,11 @@ def _start(moment: date | datetime | None) -> datetime | None:
             else _later(moment.replace(microsecond=0), seconds=1) or _LAST
         )
     return datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+
+
+def _floor(moment: date | datetime | None) -> datetime | None:
+    """Return the inclusive lower bound for `updated_since`: the start of a second that may have changes."""
+    return moment.replace(microsecond=0) if isinstance(moment, datetime) else _start(moment)
 
 
 def _end(moment: date | datetime | None) -> datetime | None:

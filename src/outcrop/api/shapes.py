@@ -8,10 +8,11 @@ from uuid import UUID
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema, create_model
+from pydantic.json_schema import SkipJsonSchema
 from starlette.responses import Response
 
 from outcrop.domain.finding import CredentialPattern, Finding, Resolution, Status
-from outcrop.domain.finding_fields import FINDING_FIELDS, FindingField
+from outcrop.domain.finding_fields import SHOWN_FIELDS, FindingField
 from outcrop.domain.paging import Page
 from outcrop.domain.scan import ScanStatus, ScanType, Trigger
 
@@ -29,7 +30,14 @@ def json_response(body: object, status: int = 200, headers: Mapping[str, str] | 
 
 def page_response(page: Page[T], shape: Callable[[T], dict[str, Any]]) -> Response:
     """Return a page in the list envelope; `shape` turns an item into its JSON fields."""
-    meta = {"total": page.total, "page": page.page, "per_page": page.per_page, "pages": page.pages}
+    meta: dict[str, Any] = {
+        "total": page.total,
+        "page": page.page,
+        "per_page": page.per_page,
+        "pages": page.pages,
+    }
+    if page.updated_until is not None:
+        meta["updated_until"] = page.updated_until
     return json_response({"data": [shape(item) for item in page.items], "meta": meta})
 
 
@@ -95,14 +103,14 @@ def _finding_field(field: FindingField) -> tuple[Any, Any]:
     about: dict[str, Any] = {"description": field.description} if field.description else {}
     if "max_length" in field.limits:
         about["max_length"] = field.limits["max_length"]
-    if field.nullable:
+    if field.nullable and not field.by_database:
         type_ = type_ | None
     if field.extension:
         about["json_schema_extra"] = EXTENSION
     return type_, Field(**about)
 
 
-_finding_fields: dict[str, Any] = {field.name: _finding_field(field) for field in FINDING_FIELDS}
+_finding_fields: dict[str, Any] = {field.name: _finding_field(field) for field in SHOWN_FIELDS}
 FindingShape = create_model("FindingShape", __base__=BaseModel, **_finding_fields)
 
 
@@ -148,6 +156,11 @@ class Meta(BaseModel):
     page: int = Field(ge=1)
     per_page: int = Field(ge=1, le=200)
     pages: Count
+    updated_until: Extension[Time | SkipJsonSchema[None]] = Field(
+        None,
+        description="Only with `updated_since`: every change before this time is in a list. "
+        "Pass it as the next `updated_since`.",
+    )
 
 
 class ListShape(BaseModel, Generic[T]):

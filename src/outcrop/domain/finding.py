@@ -66,6 +66,29 @@ class Visibility(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Severity(StrEnum):
+    """How urgent a finding is, by its score; the highest first."""
+
+    CRITICAL = "critical"
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+_MINIMUM = {Severity.CRITICAL: 80.0, Severity.HIGH: 60.0, Severity.MEDIUM: 40.0, Severity.LOW: 0.0}
+_MAXIMUM = {Severity.HIGH: 80.0, Severity.MEDIUM: 60.0, Severity.LOW: 40.0}  # exclusive
+
+
+def severity_of(score: float) -> Severity:
+    """Return the severity of a score."""
+    return next((severity for severity, minimum in _MINIMUM.items() if score >= minimum), Severity.LOW)
+
+
+def score_bounds(severity: Severity) -> tuple[float, float | None]:
+    """Return the lowest score of a severity, and the lowest score above it; None if there is none."""
+    return _MINIMUM[severity], _MAXIMUM.get(severity)
+
+
 # Open findings need a decision. All other statuses are closed.
 OPEN_STATUSES = frozenset({Status.ACTIVE, Status.STALE})
 
@@ -85,14 +108,27 @@ class Resolution(NamedTuple):
 
 
 def _meta(
-    description: str = "", *, extension: bool = False, columns: tuple[str, ...] = (), **limits: float
+    description: str = "",
+    *,
+    extension: bool = False,
+    columns: tuple[str, ...] = (),
+    by_database: bool = False,
+    **limits: float,
 ) -> dict[str, Any]:
     """Return the metadata of a field of `Finding`.
 
     `extension` marks a field that the specification does not have. `columns` are the columns of a field that
-    is a tuple. `limits` are arguments of pydantic's `Field`, such as `ge` and `max_length`.
+    is a tuple, or the column of a field that has another name. `by_database` marks a field that a trigger
+    writes: it is None only in a finding that is not stored yet. `limits` are arguments of pydantic's `Field`,
+    such as `ge` and `max_length`.
     """
-    return {"description": description, "extension": extension, "columns": columns, "limits": limits}
+    return {
+        "description": description,
+        "extension": extension,
+        "columns": columns,
+        "by_database": by_database,
+        "limits": limits,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +173,27 @@ class Finding:
     allowed_in_source: bool = field(
         default=False,
         metadata=_meta("Whether the line has an allow mark; the finding is recorded anyway.", extension=True),
+    )
+    commit: str | None = field(
+        default=None,
+        metadata=_meta(
+            "Oldest commit that has the credential at this path.", extension=True, columns=("commit_id",)
+        ),
+    )
+    author: str | None = field(default=None, metadata=_meta("Author of `commit`.", extension=True))
+    committed_at: datetime | None = field(
+        default=None, metadata=_meta("Author date of `commit`.", extension=True)
+    )
+    rule: str | None = field(
+        default=None, metadata=_meta("Id of the rule that found the credential.", extension=True)
+    )
+    updated_at: datetime | None = field(
+        default=None,
+        metadata=_meta(
+            "Time of the last change. A new `last_seen_at` or `seen_count` alone is none.",
+            extension=True,
+            by_database=True,
+        ),
     )
 
 
@@ -331,6 +388,7 @@ def public_fields(finding: Finding) -> dict[str, Any]:
     Ids and times are still objects; the JSON encoder formats them.
     """
     public = dict(zip(_NAMES, _get_values(finding), strict=True))
+    public["severity"] = severity_of(finding.composite_score)
     public["pattern"] = finding.pattern._asdict()
     if finding.resolution_evidence is not None:
         public["resolution_evidence"] = finding.resolution_evidence._asdict()

@@ -1,14 +1,14 @@
 """The fields of a finding as data, read from the class `Finding`.
 
 Store, API, import and export derive their own forms from FINDING_FIELDS, so that a new field is added in one
-place.
+place. SHOWN_FIELDS also has the fields that follow from others and are not stored.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from outcrop.domain.finding import Finding
+from outcrop.domain.finding import Finding, Severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class FindingField:
     description: str  # for the API
     extension: bool  # the specification does not have the field
     limits: dict[str, Any]  # arguments of pydantic's Field
+    by_database: bool = False  # a trigger writes it; no import sets it
 
 
 def _read_fields() -> tuple[FindingField, ...]:
@@ -42,9 +43,21 @@ def _read_fields() -> tuple[FindingField, ...]:
                 meta.get("description", ""),
                 meta.get("extension", False),
                 meta.get("limits", {}),
+                meta.get("by_database", False),
             )
         )
     return tuple(found)
 
 
 FINDING_FIELDS = _read_fields()
+_SEVERITY = FindingField(
+    "severity",
+    Severity,
+    nullable=False,
+    default=MISSING,
+    columns=(),
+    description="Range of `composite_score`: `critical` from 80, `high` from 60, `medium` from 40.",
+    extension=True,
+    limits={},
+)
+SHOWN_FIELDS = (*FINDING_FIELDS, _SEVERITY)

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 from uuid import UUID
 
-from outcrop.domain.finding import SourceType, Status, Validation
+from outcrop.domain.finding import Severity, SourceType, Status, Validation, Visibility, score_bounds
 
 T = TypeVar("T")
 
@@ -15,6 +15,7 @@ class OrderBy(StrEnum):
     COMPOSITE_SCORE = "composite_score"
     FIRST_SEEN_AT = "first_seen_at"
     LAST_SEEN_AT = "last_seen_at"
+    UPDATED_AT = "updated_at"
 
 
 class OrderDir(StrEnum):
@@ -34,6 +35,14 @@ class FindingQuery:
     min_score: float | None = None
     seen_from: datetime | None = None  # first seen at or after
     seen_before: datetime | None = None  # first seen before; None if there is no upper bound
+    updated_since: datetime | None = None  # changed at or after
+    severity: Severity | None = None
+    secret_type: str | None = None
+    rule: str | None = None
+    repo: str | None = None  # in any case
+    visibility: Visibility | None = None
+    author: str | None = None
+    scan: UUID | None = None  # new in that run
     terms: tuple[str, ...] = ()
     page: int = 1
     per_page: int = 25
@@ -44,6 +53,17 @@ class FindingQuery:
     def offset(self) -> int:
         return (self.page - 1) * self.per_page
 
+    @property
+    def lowest_score(self) -> float:
+        """The lowest score that `min_score` and `severity` accept."""
+        lowest = 0.0 if self.severity is None else score_bounds(self.severity)[0]
+        return max(lowest, self.min_score or 0.0)
+
+    @property
+    def score_below(self) -> float | None:
+        """The lowest score that is too high for `severity`; None if none is."""
+        return None if self.severity is None else score_bounds(self.severity)[1]
+
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
@@ -51,6 +71,7 @@ class Page(Generic[T]):
     total: int
     page: int
     per_page: int
+    updated_until: datetime | None = None  # every change before this time is visible
 
     @property
     def pages(self) -> int:

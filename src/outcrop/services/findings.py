@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -19,13 +20,19 @@ from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.scanner.rules.advice import Advice, find_advice
 from outcrop.store import audit, outbox
 from outcrop.store.db import Connection, limit_lock_wait
-from outcrop.store.findings import listing, scores, table
+from outcrop.store.findings import listing, scores, table, updates
 from outcrop.store.keyring import DamagedValueError, Keyring
 
 
 async def list_findings(db: Connection, account_id: int, query: FindingQuery) -> Page[Finding]:
-    """Return one page of the findings that match a query."""
-    return await listing.select_page(db, account_id, query)
+    """Return one page of the findings that match a query.
+
+    With `updated_since`, the page also says up to which time it has every change.
+    """
+    if query.updated_since is None:
+        return await listing.select_page(db, account_id, query)
+    updated_until = await updates.select_updated_until(db)
+    return replace(await listing.select_page(db, account_id, query), updated_until=updated_until)
 
 
 async def get_finding(db: Connection, account_id: int, finding_id: UUID) -> Finding:

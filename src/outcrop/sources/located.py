@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,11 @@ class CommitInfo(NamedTuple):
     commit: str
     author: str | None = None
     at: int | None = None
+
+    @property
+    def committed_at(self) -> datetime | None:
+        """The author date in UTC."""
+        return None if self.at is None else datetime.fromtimestamp(self.at, UTC)
 
 
 @dataclass(slots=True)

@@ -10,14 +10,14 @@ from typing import Any
 import orjson
 
 from outcrop.domain.account import Account
-from outcrop.domain.finding import OPEN_STATUSES, Validation, public_fields
-from outcrop.domain.finding_fields import FINDING_FIELDS
+from outcrop.domain.finding import OPEN_STATUSES, Finding, Validation, public_fields
+from outcrop.domain.finding_fields import SHOWN_FIELDS
 from outcrop.domain.paging import FindingQuery
 from outcrop.domain.reports import sarif
 from outcrop.domain.reports.csv_cells import to_cell, write_rows
 from outcrop.store import audit
 from outcrop.store.db import Connect
-from outcrop.store.findings.export import BATCH_SIZE, ExportedFinding, stream_findings
+from outcrop.store.findings.export import BATCH_SIZE, stream_findings
 
 
 class ExportFormat(StrEnum):
@@ -74,11 +74,10 @@ class _JsonlWriter:
         """Return the bytes before the first finding."""
         return b""
 
-    def body(self, batch: list[ExportedFinding]) -> bytes:
+    def body(self, batch: list[Finding]) -> bytes:
         """Return the bytes of a batch of findings."""
         return b"".join(
-            orjson.dumps(public_fields(exported.finding), option=orjson.OPT_APPEND_NEWLINE)
-            for exported in batch
+            orjson.dumps(public_fields(finding), option=orjson.OPT_APPEND_NEWLINE) for finding in batch
         )
 
     def tail(self) -> bytes:
@@ -125,7 +124,7 @@ _SHOWN_IN_PARTS = {"pattern", "validation_detail", "resolution_evidence"}
 # Every other field of a finding is a column of its own, after these.
 _COLUMNS |= {
     field.name: partial(_plain_value, field.name)
-    for field in FINDING_FIELDS
+    for field in SHOWN_FIELDS
     if field.name not in _COLUMNS | dict.fromkeys(_SHOWN_IN_PARTS)
 }
 
@@ -140,11 +139,10 @@ class _CsvWriter:
         """Return the bytes before the first finding."""
         return write_rows([list(_COLUMNS)])
 
-    def body(self, batch: list[ExportedFinding]) -> bytes:
+    def body(self, batch: list[Finding]) -> bytes:
         """Return the bytes of a batch of findings."""
         return write_rows(
-            [to_cell(value(fields)) for value in _COLUMNS.values()]
-            for fields in (public_fields(exported.finding) for exported in batch)
+            [to_cell(value(fields)) for value in _COLUMNS.values()] for fields in map(public_fields, batch)
         )
 
     def tail(self) -> bytes:
@@ -172,7 +170,7 @@ class _SarifWriter:
             % orjson.dumps(sarif.SCHEMA)
         )
 
-    def body(self, batch: list[ExportedFinding]) -> bytes:
+    def body(self, batch: list[Finding]) -> bytes:
         """Return the bytes of a batch of findings."""
         results = b",".join(map(orjson.dumps, self._results(batch)))
         is_first, self._is_first = self._is_first, False
@@ -187,14 +185,11 @@ class _SarifWriter:
         }
         return b'],"tool":%s}]}\n' % orjson.dumps({"driver": driver})
 
-    def _results(self, batch: list[ExportedFinding]) -> Iterator[dict[str, Any]]:
+    def _results(self, batch: list[Finding]) -> Iterator[dict[str, Any]]:
         """Yield the SARIF result of each finding, and collect its rule."""
-        for exported in batch:
-            finding = exported.finding
-            fields = public_fields(finding) | {
-                "rule": exported.rule or finding.pattern.secret_type or "unknown",
-                "commit": exported.commit,
-            }
+        for finding in batch:
+            fields = public_fields(finding)
+            fields["rule"] = finding.rule or finding.pattern.secret_type or "unknown"
             index, _ = self._rules.setdefault(fields["rule"], (len(self._rules), sarif.rule_of(fields)))
             result = sarif.result_of(fields, index, level=_LEVEL.get(finding.validation_status, "warning"))
             result["partialFingerprints"] = {sarif.FINDING: str(finding.id)}
@@ -216,11 +211,15 @@ _PROPERTIES = (
     "source_url",
     "repo_full_name",
     "commit",
+    "author",
+    "committed_at",
+    "severity",
     "first_seen_at",
     "last_seen_at",
     "seen_count",
     "suppressed_at",
     "resolved_at",
+    "updated_at",
 )
 _WRITERS: dict[ExportFormat, Callable[[str], _JsonlWriter | _CsvWriter | _SarifWriter]] = {
     ExportFormat.JSONL: _JsonlWriter,

@@ -98,7 +98,6 @@ class RecordBuilder:
         finding_id = self._choose_id(imported, source, path, restores=restores)
         record = FindingRecord(
             self._build_finding(imported, finding_id),
-            commit_id=imported.commit,
             keep_first_seen=imported.first_seen_at is None,
             keep_last_seen=imported.last_seen_at is None,
         )
@@ -207,6 +206,7 @@ def mask_finding(finding: Finding, secret: Secret) -> Finding:
         source_url=_mask_optional(finding.source_url, mask_path),
         file_path=_mask_optional(finding.file_path, mask_path),
         pattern=finding.pattern._replace(name=mask(finding.pattern.name)),
+        author=_mask_optional(finding.author, mask),
         resolution_note=cut_note(_mask_optional(finding.resolution_note, mask)),
     )
 

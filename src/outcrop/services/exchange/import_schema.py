@@ -120,6 +120,8 @@ class ImportedFinding(_ImportModel):
     repo: Text | None = None
     legacy_id: Annotated[UUID, BeforeValidator(_parse_uuid)] | None = None
     commit: Name | None = None
+    author: Name | None = None
+    rule: Name | None = None
     status: Status = Status.ACTIVE
     validation_status: Validation = Validation.UNVALIDATED
     validation_confidence: Confidence = Confidence.LOW
@@ -158,7 +160,7 @@ def _build_model() -> type[ImportedFinding]:
     added: dict[str, Any] = {
         field.name: (_checked_type(field), field.default)
         for field in FINDING_FIELDS
-        if field.name not in ImportedFinding.model_fields
+        if field.name not in ImportedFinding.model_fields and not field.by_database
     }
     return create_model("CompleteImportedFinding", __base__=ImportedFinding, **added)
 
@@ -184,7 +186,9 @@ _SHAPED_BY_IMPORTER = {
     "resolution_evidence",
 }
 # Fields that an imported finding takes over as they are.
-COPIED_FIELDS = [field.name for field in FINDING_FIELDS if field.name not in _SHAPED_BY_IMPORTER]
+COPIED_FIELDS = [
+    field.name for field in FINDING_FIELDS if field.name not in _SHAPED_BY_IMPORTER and not field.by_database
+]
 
 
 def validate_finding(fields: dict[str, Any]) -> ImportedFinding:

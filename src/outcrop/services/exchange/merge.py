@@ -122,16 +122,22 @@ class _Merge:
 def apply_report(record: FindingRecord, report: FindingRecord) -> FindingRecord:
     """Return the row of a finding after a scanner's report about it.
 
-    The report can set the line, the commit, a later time at which the finding was seen, and a newer verdict.
+    The report can set the line, the commit with its author and date, a later time at which the finding was
+    seen, and a newer verdict.
     """
     finding, reported = record.finding, report.finding
     if not report.keep_last_seen and reported.last_seen_at > finding.last_seen_at:
         finding = replace(finding, last_seen_at=reported.last_seen_at)
     if reported.line_number is not None:
         finding = replace(finding, line_number=reported.line_number)
+    if reported.commit is not None:
+        author, committed_at = reported.author, reported.committed_at
+        if reported.commit == finding.commit:
+            author, committed_at = author or finding.author, committed_at or finding.committed_at
+        finding = replace(finding, commit=reported.commit, author=author, committed_at=committed_at)
     if _has_newer_verdict(finding, reported):
         finding = _take_verdict(finding, reported)
-    return replace(record, finding=finding, commit_id=report.commit_id or record.commit_id)
+    return replace(record, finding=finding)
 
 
 def _has_newer_verdict(finding: Finding, reported: Finding) -> bool:
@@ -277,7 +283,7 @@ def _mask_known(
 
 def _merge_restored(earlier: FindingRecord, later: FindingRecord) -> FindingRecord:
     """Return the later of two records with the same id, with the earlier one's values where it has none."""
-    finding = later.finding
+    finding = replace(later.finding, commit=later.finding.commit or earlier.finding.commit)
     if later.keep_first_seen:
         finding = replace(finding, first_seen_at=earlier.finding.first_seen_at)
     if later.keep_last_seen:
@@ -287,7 +293,6 @@ def _merge_restored(earlier: FindingRecord, later: FindingRecord) -> FindingReco
         fingerprint=later.fingerprint or earlier.fingerprint,
         identity=later.identity or earlier.identity,
         secret_box=later.secret_box or earlier.secret_box,
-        commit_id=later.commit_id or earlier.commit_id,
         keep_first_seen=later.keep_first_seen and earlier.keep_first_seen,
         keep_last_seen=later.keep_last_seen and earlier.keep_last_seen,
     )

@@ -8,10 +8,9 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from outcrop.domain.finding import Confidence, SourceType, Status, Validation
+from outcrop.domain.finding import Confidence, SourceType, Status, Validation, severity_of
 from outcrop.domain.place import line_address
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.engine.hit import Hit
@@ -134,7 +133,7 @@ def _printed_fields(
 ) -> dict[str, Any]:
     """Return the fields of a finding as they are printed; `mask` masks the credential in path and URL."""
     hit, origin = located.hit, located.origin
-    committed_at = datetime.fromtimestamp(origin.at, UTC) if origin and origin.at is not None else None
+    committed_at = origin.committed_at if origin else None
     url = located.url or (
         target.url and line_address(target.url, origin.commit if origin else None, located.path, hit.line)
     )
@@ -161,6 +160,8 @@ def _printed_fields(
         "resolution_note": None,
         "resolution_evidence": None,
         "suppressed_at": None,
+        "severity": severity_of(scored.total),
+        "updated_at": None,
         "fingerprint": fingerprint,
         "rule": hit.rule.id,
         "confidence": hit.confidence,
@@ -193,6 +194,7 @@ def with_verdict(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:
         "validation_confidence": verdict.confidence,
         "validation_detail": {"enabled_services": list(verdict.services), "reason": verdict.reason},
         "composite_score": scored.total,
+        "severity": severity_of(scored.total),
         "score": scored.parts,
     }
     return finding._replace(fields=finding.fields | changed, evidence=evidence)

@@ -357,7 +357,7 @@ def _detected_secret(source: ScanSource, located: LocatedHit, path: bytes) -> De
         file_path=printable_path(path),
         line=located.hit.line,
         current_line=located.current_line,
-        commit=commit,
+        origin=located.origin,
         blobs=frozenset(located.blobs),
         excerpt=located.excerpt,
     )
@@ -426,9 +426,10 @@ async def _resolve_gone(
     for stored in absent:
         if stored.finding.status not in OPEN_STATUSES or not (stored.box is not None or same_rules):
             continue
-        if stored.commit not in is_deleted:
-            is_deleted[stored.commit] = await _is_commit_deleted(github, source, stored.commit)
-        if is_deleted[stored.commit]:
+        commit = stored.finding.commit
+        if commit not in is_deleted:
+            is_deleted[commit] = await _is_commit_deleted(github, source, commit)
+        if is_deleted[commit]:
             await resolve_finding(context, key, stored.finding.id)
 
 

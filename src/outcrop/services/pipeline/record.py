@@ -46,6 +46,7 @@ from outcrop.services.pipeline.validate import (
     validate_secrets,
     with_verdict,
 )
+from outcrop.sources.located import CommitInfo
 from outcrop.store import audit, outbox, secret_policy
 from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, scores, table
@@ -55,6 +56,7 @@ from outcrop.store.keyring import DamagedValueError
 from outcrop.store.runs import scan_sources, sources
 from outcrop.store.runs.sources import LockedFinding, SourceCheckpoint, StoredFinding
 
+_MAX_AUTHOR = 512  # characters that are stored
 _PLAIN_PATH, _SEALED_PATH = b"\0", b"\1"  # first byte of a stored path
 
 
@@ -80,7 +82,7 @@ class DetectedSecret:
     file_path: str  # the path as users see it, still to be masked
     line: int
     current_line: int | None = None  # the line in the newest version; None if that no longer has the secret
-    commit: str | None = None
+    origin: CommitInfo | None = None  # the oldest commit that has the secret at this path
     blobs: frozenset[bytes] = frozenset()  # ids of the git blobs that hold the secret at this path
     source: str | None = (
         None  # the origin that served it, such as a third-party script's; None: the key's source
@@ -106,7 +108,8 @@ class _Recording:
     context: RunContext
     key: SourceKey
     coverage: ScanCoverage
-    masker: SecretMasker
+    masker: SecretMasker  # for paths and addresses
+    author_masker: SecretMasker
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,9 @@ async def record_secrets(
         placed.setdefault(place, _PlacedSecret(secret, fingerprint, verdict_key, place))
     in_paths = (secret.hit.secret for secret in secrets if is_masked_in_paths(secret.hit))
     masker = SecretMasker(in_paths, (text for secret in secrets for text in _texts(secret)))
-    recording = _Recording(context, key, coverage, masker)
+    authors = (secret.origin.author or "" for secret in secrets if secret.origin is not None)
+    author_masker = SecretMasker((secret.hit.secret for secret in secrets), authors)
+    recording = _Recording(context, key, coverage, masker, author_masker)
     ordered = [placed[place] for place in sorted(placed)]
     size = context.limits.batch_size
     for start in range(0, len(ordered), size):
@@ -225,10 +230,11 @@ def _build_change(recording: _Recording, state: _BatchState, placed: _PlacedSecr
     else:
         finding, is_news = _see_again(stored, verdict, recording.key.scan_id, state.moment)
     if not keeps_place:
-        finding = _move_to_place(finding, secret, recording.masker)
+        finding = _move_to_place(finding, secret, recording)
     finding = with_verdict(finding, verdict)
     score_detail = None
     if not keeps_result:
+        finding = replace(finding, rule=secret.hit.rule.id)
         inputs = ScoreInputs.from_hit(secret.hit, verdict)
         finding, score_detail = score_finding(finding, inputs, places=place_count, moment=state.moment)
     # A closed finding keeps its state: a credential that was erased for it is not stored again.
@@ -236,6 +242,8 @@ def _build_change(recording: _Recording, state: _BatchState, placed: _PlacedSecr
     record = _build_record(
         recording, placed, finding, score_detail, stores_secret=stores_secret, keeps_place=keeps_place
     )
+    if is_news:
+        record = replace(record, new_scan_id=recording.key.scan_id)
     before = None if stored is None else stored.finding
     is_first_in_run = stored is None or stored.last_scan_id != recording.key.scan_id
     return _FindingChange(record, secret.blobs, before, is_news, is_first_in_run)
@@ -253,8 +261,8 @@ def _build_record(
     """Return the row of a finding; a None in the row leaves the stored value as it is.
 
     `stores_secret` says that credential and excerpt are in the row, encrypted; if not, both are None.
-    `keeps_place` says that the stored place stays: commit and excerpt are None. Without `score_detail` the
-    stored rule and score stay too. The path is in the row in any case, encrypted if it contains a credential.
+    `keeps_place` says that the stored place stays: the excerpt is None. Without `score_detail` the stored
+    score stays too. The path is in the row in any case, encrypted if it contains a credential.
     """
     keys, account_id, secret = recording.context.keys, recording.key.account_id, placed.secret
     secret_box = excerpt_box = None
@@ -271,8 +279,6 @@ def _build_record(
         excerpt_box=excerpt_box,
         source=secret.source or recording.key.source,
         source_path=_seal_path(recording, finding.id, secret),
-        rule=None if score_detail is None else secret.hit.rule.id,
-        commit_id=None if keeps_place else secret.commit,
         media_type=secret.media_type,
         last_scan_id=recording.key.scan_id,
         score_detail=score_detail,
@@ -321,9 +327,13 @@ def _see_again(
     return replace(finding, last_seen_at=max(moment, finding.last_seen_at), seen_count=count), is_news
 
 
-def _move_to_place(finding: Finding, secret: DetectedSecret, masker: SecretMasker) -> Finding:
-    """Return the finding with the place, the rule and the masked texts of a detected secret."""
-    hit = secret.hit
+def _move_to_place(finding: Finding, secret: DetectedSecret, recording: _Recording) -> Finding:
+    """Return the finding with the place, the commit, the credential type and the texts of a detected secret.
+
+    The texts are masked.
+    """
+    hit, origin, masker = secret.hit, secret.origin, recording.masker
+    author = None if origin is None else origin.author
     return replace(
         finding,
         source_type=secret.source_type,
@@ -336,6 +346,9 @@ def _move_to_place(finding: Finding, secret: DetectedSecret, masker: SecretMaske
         allowed_in_source=hit.allowed,
         matched_text=_storable(hit.secret.masked()),
         pattern=CredentialPattern(hit.rule.name, hit.rule.secret_type),
+        commit=None if origin is None else origin.commit,
+        author=None if author is None else _storable(recording.author_masker.mask(author))[:_MAX_AUTHOR],
+        committed_at=None if origin is None else origin.committed_at,
     )
 
 
@@ -399,6 +412,7 @@ async def reopen_finding(context: RunContext, key: SourceKey, finding_id: UUID) 
         finding, is_news = mark_seen(locked[0])
         if is_news:
             await table.update_triage(db, key.account_id, finding)
+            await table.set_new_scan(db, key.account_id, finding_id, key.scan_id)
             rescored = await rescore(db, key.account_id, [finding_id], moment, in_last_scan=True)
             finding = rescored.get(finding_id, finding)
             await _write_event(db, key, EventType.NEW, finding, moment)

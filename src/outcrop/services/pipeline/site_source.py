@@ -251,7 +251,7 @@ def _git_folder_secret(
         file_path=_mask_text(ruleset, base + printable_path(path)),
         line=located.hit.line,
         current_line=located.current_line,
-        commit=located.origin.commit if located.origin else None,
+        origin=located.origin,
         source=resource.origin,
         media_type=resource.media_type,
         excerpt=located.excerpt,

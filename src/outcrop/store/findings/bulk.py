@@ -33,10 +33,9 @@ class FindingRecord:
     excerpt_box: bytes | None = None
     source: str | None = None
     source_path: bytes | None = None
-    rule: str | None = None
-    commit_id: str | None = None
     media_type: str | None = None
     last_scan_id: UUID | None = None
+    new_scan_id: UUID | None = None  # the run that reports the finding as new
     score_detail: dict[str, Any] | None = None
     keep_first_seen: bool = False  # if the finding exists, keep its stored time
     keep_last_seen: bool = False
@@ -50,13 +49,14 @@ _OPTIONAL_COLUMNS = (
     "excerpt_box",
     "source",
     "source_path",
-    "rule",
-    "commit_id",
     "media_type",
     "last_scan_id",
+    "new_scan_id",
     "score_detail",
 )
-_COLUMNS = (*rows.COLUMN_TYPES, *_OPTIONAL_COLUMNS)
+# Columns of a finding's fields whose stored value stays if the finding has none.
+_KEPT_COLUMNS = {"rule", "commit_id", *_OPTIONAL_COLUMNS}
+_COLUMNS = (*rows.WRITTEN_COLUMN_TYPES, *_OPTIONAL_COLUMNS)
 _BATCH_COLUMNS = (*_COLUMNS, "search_text", "keep_first_seen", "keep_last_seen")
 _TYPES = rows.COLUMN_TYPES | {
     "fingerprint": "bytea",
@@ -66,6 +66,7 @@ _TYPES = rows.COLUMN_TYPES | {
     "excerpt_box": "bytea",
     "source_path": "bytea",
     "last_scan_id": "uuid",
+    "new_scan_id": "uuid",
     "score_detail": "jsonb",
     "keep_first_seen": "bool",
     "keep_last_seen": "bool",
@@ -151,18 +152,18 @@ async def upsert_batch(db: Connection, account_id: int, records: Sequence[Findin
 async def select_records(
     db: Connection, account_id: int, ids: Sequence[UUID], *, lock: bool
 ) -> dict[UUID, FindingRecord]:
-    """Return the findings with these ids, with fingerprint, commit and parts of the score, by id.
+    """Return the findings with these ids, with fingerprint and parts of the score, by id.
 
     With `lock`, their rows are locked until the transaction ends.
     """
     cursor = await db.execute(
-        f"""SELECT fingerprint, commit_id, score_detail, {rows.COLUMNS} FROM findings
+        f"""SELECT fingerprint, score_detail, {rows.COLUMNS} FROM findings
             WHERE {rows.OF_ACCOUNT} AND {rows.one_of("id")} ORDER BY id
             {"FOR NO KEY UPDATE" if lock else ""}""".encode(),
         [account_id, list(ids)],
     )
     records = [
-        FindingRecord(rows.build_finding(row[3:]), fingerprint=row[0], commit_id=row[1], score_detail=row[2])
+        FindingRecord(rows.build_finding(row[2:]), fingerprint=row[0], score_detail=row[1])
         for row in await cursor.fetchall()
     ]
     return {record.finding.id: record for record in records}
@@ -204,7 +205,7 @@ def _build_assignment(column_name: str) -> sql.Composed:
         return sql.SQL("""score_detail = coalesce(excluded.score_detail,
                               CASE WHEN f.composite_score = excluded.composite_score
                               THEN f.score_detail END)""").format()
-    if column_name in _OPTIONAL_COLUMNS:
+    if column_name in _KEPT_COLUMNS:
         return sql.SQL("{c} = coalesce(excluded.{c}, f.{c})").format(c=column)
     return sql.SQL("{c} = excluded.{c}").format(c=column)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from outcrop.domain.paging import FindingQuery
+from outcrop.store.findings.attributes import chosen_attributes
 
 
 class WhereClause:
@@ -23,18 +24,33 @@ def build_where(account_id: int, query: FindingQuery, facets: list[int] | None) 
     """Return conditions for facets, score and first-seen range.
 
     The tables `findings`, `finding_search` and `finding_services` all have these columns. `service` and
-    search terms are not included.
+    search terms are not included, nor are the filters of `add_finding_conditions`.
     """
     where = WhereClause(account_id)
     if facets is not None:
         where.add("facet = ANY(%s)", facets)
-    if query.min_score:
-        where.add("composite_score >= %s", query.min_score)
+    if query.lowest_score:
+        where.add("composite_score >= %s", query.lowest_score)
+    if query.score_below is not None:
+        where.add("composite_score < %s", query.score_below)
     if query.seen_from is not None:
         where.add("first_seen_at >= %s", query.seen_from)
     if query.seen_before is not None:
         where.add("first_seen_at < %s", query.seen_before)
     return where
+
+
+def has_finding_conditions(query: FindingQuery) -> bool:
+    """Whether the query filters by a column that only the table `findings` has."""
+    return query.updated_since is not None or next(chosen_attributes(query), None) is not None
+
+
+def add_finding_conditions(where: WhereClause, query: FindingQuery) -> None:
+    """Add the conditions for columns that only the table `findings` has."""
+    for attribute, value in chosen_attributes(query):
+        where.add(f"{attribute.column} = {attribute.value}", value)
+    if query.updated_since is not None:
+        where.add("updated_at >= %s", query.updated_since)
 
 
 def row_conditions(query: FindingQuery) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -10,25 +9,16 @@ from outcrop.domain.finding import Finding
 from outcrop.domain.paging import FindingQuery
 from outcrop.store.db import Connect, Connection
 from outcrop.store.findings import rows
-from outcrop.store.findings.conditions import build_where, row_conditions
+from outcrop.store.findings.conditions import add_finding_conditions, build_where, row_conditions
 from outcrop.store.findings.facets import list_matching_facets
 
 BATCH_SIZE = 2_000  # findings that one statement reads, whether they match or not
 _LOWEST_ID = UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedFinding:
-    """A finding with the rule that found it and its commit, for a report."""
-
-    finding: Finding
-    rule: str | None
-    commit: str | None
-
-
 async def stream_findings(
     connect: Connect, account_id: int, query: FindingQuery, batch_size: int = BATCH_SIZE
-) -> AsyncIterator[list[ExportedFinding]]:
+) -> AsyncIterator[list[Finding]]:
     """Yield the findings that meet the query's filters, in batches, by id. Its order and page are ignored.
 
     A connection is held for one batch at a time, so that a slow reader blocks nobody. A finding that exists
@@ -63,16 +53,17 @@ async def _select_batch(
     where.add("id > %s", after)
     if last is not None:
         where.add("id <= %s", last)
+    add_finding_conditions(where, query)
     for condition, value in row_conditions(query):
         where.add(condition, value)
     cursor = await db.execute(
-        f"SELECT rule, commit_id, {rows.COLUMNS} FROM findings f WHERE {where.sql} ORDER BY id".encode(),
+        f"SELECT {rows.COLUMNS} FROM findings f WHERE {where.sql} ORDER BY id".encode(),
         where.values,
         prepare=False,
     )
     return await cursor.fetchall()
 
 
-def _build_batch(batch: list[tuple[Any, ...]]) -> list[ExportedFinding]:
+def _build_batch(batch: list[tuple[Any, ...]]) -> list[Finding]:
     """Return the findings of the rows of a batch."""
-    return [ExportedFinding(rows.build_finding(row[2:]), row[0], row[1]) for row in batch]
+    return [rows.build_finding(row) for row in batch]

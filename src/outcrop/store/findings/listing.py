@@ -1,8 +1,9 @@
 """Read one page of findings and the exact total from one snapshot, in any size of account.
 
 1. With search terms: one statement finds all matches by the trigram index (`_search`).
-2. Without: the rollups give the total (`_count_matches`) and so the page's position in the sorted list.
-3. The id statement with the lowest estimated cost is chosen (`_choose_statement`). It reads an index in sort
+2. With a filter that only the table of findings can answer: `filtered` counts and selects.
+3. Otherwise: the rollups give the total (`_count_matches`) and so the page's position in the sorted list.
+   The id statement with the lowest estimated cost is chosen (`_choose_statement`). It reads an index in sort
    order and skips to the page; or it starts that scan at a bucket that the rollups locate; or it gathers all
    matches and sorts them.
 4. The rows of these ids are read (`_select_rows`).
@@ -11,13 +12,20 @@ docs/adr/0002-lists-at-scale.md explains why.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from outcrop.domain.finding import Finding
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
 from outcrop.store.db import Connection, snapshot
-from outcrop.store.findings import rollups, rows
-from outcrop.store.findings.conditions import WhereClause, build_where, like_pattern
+from outcrop.store.findings import attributes, filtered, rollups, rows
+from outcrop.store.findings.conditions import (
+    WhereClause,
+    add_finding_conditions,
+    build_where,
+    has_finding_conditions,
+    like_pattern,
+)
 from outcrop.store.findings.facets import list_matching_facets
 from outcrop.store.findings.rollups import BucketPosition, CellFilter, Dimension
 
@@ -25,7 +33,9 @@ _DIMENSION = {
     OrderBy.COMPOSITE_SCORE: rollups.SCORE,
     OrderBy.FIRST_SEEN_AT: rollups.FIRST_SEEN,
     OrderBy.LAST_SEEN_AT: rollups.LAST_SEEN,
+    OrderBy.UPDATED_AT: rollups.UPDATED,
 }
+_ONLY_IN_FINDINGS = {OrderBy.LAST_SEEN_AT, OrderBy.UPDATED_AT}  # sort keys that no other table has
 MAX_CHEAP_COST = 2_000  # index entries; reading them is faster than the extra statements of a jump
 _SERVICE_PROBE_COST = 12  # index entries that cost as much as one lookup in finding_services
 
@@ -39,16 +49,25 @@ class _IdStatement:
 
 
 async def select_page(
-    db: Connection, account_id: int, query: FindingQuery, *, max_cheap_cost: int = MAX_CHEAP_COST
+    db: Connection,
+    account_id: int,
+    query: FindingQuery,
+    *,
+    max_cheap_cost: int = MAX_CHEAP_COST,
+    max_gathered: int = filtered.MAX_GATHERED,
 ) -> Page[Finding]:
     """Return the page of findings that the query asks for, sorted, and the exact total of matches.
 
-    No jump is searched if a plan without one reads at most `max_cheap_cost` index entries.
+    No jump is searched if a plan without one reads at most `max_cheap_cost` index entries. `max_gathered` is
+    explained in `filtered`.
     """
     async with snapshot(db):
         if query.terms:
             total, ids = await _search(db, account_id, query)
             statement = _IdStatement("SELECT unnest(%s::uuid[])", [ids]) if ids else None
+        elif has_finding_conditions(query) or (query.service is not None and query.severity is not None):
+            total, chosen = await filtered.choose_statement(db, account_id, query, max_gathered=max_gathered)
+            statement = None if chosen is None else _IdStatement(*chosen)
         else:
             total, statement = await _choose_statement(db, account_id, query, max_cheap_cost)
         found = [] if statement is None else await _select_rows(db, account_id, statement)
@@ -93,9 +112,10 @@ async def _search(db: Connection, account_id: int, query: FindingQuery) -> tuple
         )
     column, direction = query.order_by.value, query.order_dir.value
     source = "finding_search"
-    if query.order_by is OrderBy.LAST_SEEN_AT:
-        # The search table has every sort key but this one, which every rescan changes.
-        source = "(SELECT s.*, f.last_seen_at FROM finding_search s JOIN findings f USING (account_id, id)) s"
+    if query.order_by in _ONLY_IN_FINDINGS or has_finding_conditions(query):
+        add_finding_conditions(where, query)
+        source = f"""(SELECT s.*, {attributes.COLUMNS}
+                      FROM finding_search s JOIN findings f USING (account_id, id)) s"""
     cursor = await db.execute(
         f"""WITH hits AS MATERIALIZED (SELECT id, {column} FROM {source} WHERE {where.sql})
             SELECT (SELECT count(*) FROM hits),
@@ -122,7 +142,7 @@ class _Request:
     cells: CellFilter
     dimension: Dimension  # of the sort key
     has_dates: bool
-    has_min_score: bool
+    has_scores: bool
     has_other_range: bool  # a range filter on another column than the sort key
     has_service_index: bool  # no service filter, or an index with both the service and the sort key
 
@@ -132,7 +152,7 @@ def _describe_query(account_id: int, query: FindingQuery) -> _Request:
     facets = list_matching_facets(query)
     dimension = _DIMENSION[query.order_by]
     has_dates = query.seen_from is not None or query.seen_before is not None
-    has_min_score = bool(query.min_score)
+    has_scores = bool(query.lowest_score) or query.score_below is not None
     return _Request(
         account_id=account_id,
         query=query,
@@ -140,9 +160,9 @@ def _describe_query(account_id: int, query: FindingQuery) -> _Request:
         cells=CellFilter(account_id, facets, query.service or ""),
         dimension=dimension,
         has_dates=has_dates,
-        has_min_score=has_min_score,
+        has_scores=has_scores,
         has_other_range=(has_dates and dimension is not rollups.FIRST_SEEN)
-        or (has_min_score and dimension is not rollups.SCORE),
+        or (has_scores and dimension is not rollups.SCORE),
         has_service_index=query.service is None or dimension is rollups.SCORE,
     )
 
@@ -210,12 +230,12 @@ async def _count_matches(db: Connection, request: _Request) -> _MatchCounts:
     """Count the matches: from the rollups if they cover the query's filters, otherwise by an index."""
     in_account, in_cells = await rollups.count_totals(db, request.cells)
     below, total = 0, in_cells
-    if request.has_dates or request.has_min_score:
-        if request.query.service is None and not (request.has_dates and request.has_min_score):
+    if request.has_dates or request.has_scores:
+        if request.query.service is None and not (request.has_dates and request.has_scores):
             below, total = await _count_range(db, request, in_cells)
         else:
             total = await _count_by_index(db, request)
-            # A score has no upper bound: all findings outside the range are below it.
+            # With a service a score has no upper bound: all findings outside the range are below it.
             below = 0 if request.has_dates else in_cells - total
     return _MatchCounts(in_account, in_cells, below, total)
 
@@ -223,9 +243,13 @@ async def _count_matches(db: Connection, request: _Request) -> _MatchCounts:
 async def _count_range(db: Connection, request: _Request, in_cells: int) -> tuple[int, int]:
     """Return how many findings are below the query's one range (of scores or dates), and how many in it."""
     query = request.query
-    dimension = rollups.SCORE if query.min_score else rollups.FIRST_SEEN
-    low = query.min_score or query.seen_from
-    high = None if query.min_score else query.seen_before
+    dimension: Dimension
+    low: float | datetime | None
+    high: float | datetime | None
+    if request.has_scores:
+        dimension, low, high = rollups.SCORE, query.lowest_score or None, query.score_below
+    else:
+        dimension, low, high = rollups.FIRST_SEEN, query.seen_from, query.seen_before
     below_low = 0 if low is None else await _count_below(db, request.cells, dimension, low)
     below_high = in_cells if high is None else await _count_below(db, request.cells, dimension, high)
     return below_low, max(0, below_high - below_low)
@@ -233,7 +257,7 @@ async def _count_range(db: Connection, request: _Request, in_cells: int) -> tupl
 
 async def _count_below(db: Connection, cells: CellFilter, dimension: Dimension, bound: Any) -> int:
     """Count the findings below a bound: full buckets by the rollups, the bound's own bucket by an index."""
-    bucket = rollups.bucket_of(bound)
+    bucket = rollups.bucket_of(bound, dimension)
     in_full_buckets = await rollups.count_below(db, cells, dimension, bucket)
     start = rollups.bucket_start(dimension, bucket)
     if start == bound:
@@ -299,12 +323,7 @@ async def _find_jump(
         positions = await rollups.find_buckets(db, request.cells, dimension, [first, first + page.length - 1])
         in_cells = _Slice(first, page.length)
         return _scan_from_bucket(positions, dimension, in_cells, (counts.below, counts.below + counts.total))
-    if (
-        request.dimension is rollups.SCORE
-        and not has_facets
-        and not has_service
-        and not request.has_min_score
-    ):
+    if request.dimension is rollups.SCORE and not has_facets and not has_service and not request.has_scores:
         query = request.query
         found = await rollups.find_score_buckets(
             db,
@@ -377,10 +396,9 @@ def _gather_statement(request: _Request, page: _Slice) -> _IdStatement:
     if query.service is not None:
         table = "finding_services"
         where.add("service = %s", query.service)
-        if query.order_by is OrderBy.LAST_SEEN_AT:
+        if query.order_by in _ONLY_IN_FINDINGS:
             table = (
-                "(SELECT s.*, f.last_seen_at"
-                " FROM finding_services s JOIN findings f USING (account_id, id)) s"
+                f"(SELECT s.*, f.{column} FROM finding_services s JOIN findings f USING (account_id, id)) s"
             )
     sql = (
         f"WITH hits AS MATERIALIZED (SELECT id, {column} FROM {table} WHERE {where.sql}) "

@@ -1,7 +1,7 @@
 """Keep and read counts of findings by cell, for exact totals and for a fast start near a deep page.
 
-A cell is an account, a kind (what is counted, such as scores), a service or credential type, a bucket (such
-as one score) and a facet. Triggers of migrations 0002 and 0009 append changes to `rollup_deltas`;
+A cell is an account, a kind (what is counted, such as scores), a service or a value of another attribute, a
+bucket (such as one score) and a facet. Triggers of the migrations append changes to `rollup_deltas`;
 `fold_deltas` adds them to `rollups`. Readers sum both tables, through the view `rollup_cells`, in one
 snapshot.
 """
@@ -14,11 +14,13 @@ from itertools import accumulate
 from typing import Any
 
 from outcrop.store.db import Connection
+from outcrop.store.findings.attributes import Attribute
 from outcrop.store.locks import AdvisoryLock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Kinds of cells; the kinds 1 to 6 are named by the dimensions below.
+# Kinds of cells; the kinds 1 to 6, 17 and 18 are named by the dimensions below, 11 to 16 by `attributes.py`.
 _TOTAL, _SERVICE_SCORE, _SERVICE_FACET, _DAY_SCORE, _MONTH_SCORE, _TYPE = 0, 7, 8, 9, 10, 11
+_UPDATED = 17
 _ALL_FACETS = -1  # the facet of cells that count every facet
 _MONTH_SHIFT = 5  # a "month" is a coarse bucket of 2**5 days
 _SCORES = 128  # a bucket of kinds 9 and 10 is day * 128 + score
@@ -35,18 +37,23 @@ class Dimension:
     fine: int  # kind of the cells of fine buckets
     coarse: int
     shift: int
+    seconds: int = 86_400  # in a fine bucket of times
 
 
 SCORE = Dimension("composite_score", 1, 2, 3)
 FIRST_SEEN = Dimension("first_seen_at", 3, 4, 5)
 LAST_SEEN = Dimension("last_seen_at", 5, 6, 5)
+UPDATED = Dimension("updated_at", _UPDATED, 18, 10, seconds=60)
 SERVICE_SCORE = Dimension("composite_score", _SERVICE_SCORE, _SERVICE_SCORE, 0)
 
 
-def bucket_of(value: float | datetime) -> int:
-    """Return the fine bucket of a value: a score rounded down, or the number of UTC days since 1970."""
+def bucket_of(value: float | datetime, dimension: Dimension = FIRST_SEEN) -> int:
+    """Return the fine bucket of a value: a score rounded down, or the number of UTC days since 1970.
+
+    Of `updated_at`, minutes are counted.
+    """
     if isinstance(value, datetime):
-        return (value - _EPOCH) // timedelta(days=1)
+        return (value - _EPOCH) // timedelta(seconds=dimension.seconds)
     return int(value // 1)
 
 
@@ -54,7 +61,7 @@ def bucket_start(dimension: Dimension, bucket: int) -> float | datetime:
     """Return the lowest value in a fine bucket."""
     if dimension.column == "composite_score":
         return float(bucket)
-    return _EPOCH + timedelta(days=bucket)
+    return _EPOCH + timedelta(seconds=bucket * dimension.seconds)
 
 
 def bucket_end(dimension: Dimension, bucket: int) -> float | datetime | None:
@@ -96,6 +103,21 @@ async def count_totals(db: Connection, cells: CellFilter) -> tuple[int, int]:
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101
     return int(row[0]), int(row[1])
+
+
+async def count_attribute(
+    db: Connection, account_id: int, facets: list[int] | None, attribute: Attribute, value: str
+) -> int:
+    """Count the findings of the account with these facets (None: any) and this value of an attribute."""
+    condition, values = ("facet >= 0", []) if facets is None else ("facet = ANY(%s)", [facets])
+    cursor = await db.execute(
+        f"""SELECT coalesce(sum(n), 0)::bigint FROM rollup_cells
+            WHERE account_id = %s AND kind = %s AND service = {attribute.value} AND {condition}""".encode(),
+        [account_id, attribute.kind, value, *values],
+    )
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101
+    return int(row[0])
 
 
 async def count_below(db: Connection, cells: CellFilter, dimension: Dimension, bucket: int) -> int:
@@ -258,24 +280,40 @@ def _find_in_histogram(histogram: Histogram, before: int, position: int) -> Buck
 async def fold_deltas(db: Connection) -> int:
     """Add all visible changes of counts to the rollups and delete them; return their number.
 
-    Only one process folds at a time. Another one returns 0 at once.
+    Only one process folds at a time. Another one returns 0 at once. Minutes in which no finding was updated
+    last are deleted: otherwise their number would grow with every change.
     """
     async with db.transaction():
         cursor = await db.execute("SELECT pg_try_advisory_xact_lock(%s)", [AdvisoryLock.FOLD_ROLLUPS])
         row = await cursor.fetchone()
         if row is None or not row[0]:
             return 0
-        cursor = await db.execute("""
+        cursor = await db.execute(
+            """
             WITH moved AS (DELETE FROM rollup_deltas RETURNING account_id, kind, service, bucket, facet, n),
                  folded AS (
                     INSERT INTO rollups
                     SELECT account_id, kind, service, bucket, facet, sum(n) FROM moved
                     GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0
                     ON CONFLICT (account_id, kind, service, bucket, facet)
-                    DO UPDATE SET n = rollups.n + excluded.n)
-            SELECT count(*) FROM moved""")
+                    DO UPDATE SET n = rollups.n + excluded.n
+                    RETURNING account_id, kind, bucket, facet, n)
+            SELECT (SELECT count(*) FROM moved), array_agg(account_id), array_agg(facet), array_agg(bucket)
+            FROM folded WHERE kind = %s AND n = 0""",
+            [_UPDATED],
+        )
         row = await cursor.fetchone()
-    return int(row[0]) if row else 0
+        assert row is not None  # noqa: S101
+        moved, *empty = row
+        if empty[0]:
+            await db.execute(
+                """DELETE FROM rollups r USING unnest(%s::int[], %s::smallint[], %s::int[])
+                       AS empty (account_id, facet, bucket)
+                   WHERE r.account_id = empty.account_id AND r.kind = %s AND r.service = ''
+                     AND r.facet = empty.facet AND r.bucket = empty.bucket""",
+                [*empty, _UPDATED],
+            )
+    return int(moved)
 
 
 async def find_mismatches(db: Connection) -> list[tuple[int, int, str, int, int, int, int]]:
@@ -296,8 +334,15 @@ async def find_mismatches(db: Connection) -> list[tuple[int, int, str, int, int,
                  service_cells(f.facet, f.composite_score) c
             GROUP BY 1, 2, 3, 4, 5
             UNION ALL
-            SELECT account_id, 11::smallint, pattern_secret_type, 0, facet, count(*) FROM findings
-            GROUP BY 1, 3, 5),
+            SELECT f.account_id, c.kind, c.service, c.bucket, c.facet, count(*)
+            FROM findings f, LATERAL (
+                SELECT 11::smallint, f.pattern_secret_type, 0, f.facet
+                UNION ALL
+                SELECT * FROM attribute_cells(
+                    f.facet, f.source_visibility, f.rule, f.repo_full_name, f.author, f.new_scan_id,
+                    f.updated_at)
+                ) c (kind, service, bucket, facet)
+            GROUP BY 1, 2, 3, 4, 5),
         recorded AS (
             SELECT account_id, kind, service, bucket, facet, sum(n) AS n FROM rollup_cells
             GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0)

@@ -21,11 +21,15 @@ def _column_types(field: FindingField) -> dict[str, str]:
         return {name: _SQL_TYPES.get(hint, "text") for name, hint in zip(field.columns, hints, strict=True)}
     if get_origin(field.type) is dict:
         return {field.name: "jsonb"}
-    return {field.name: _SQL_TYPES.get(field.type, "text")}
+    return {field.columns[0]: _SQL_TYPES.get(field.type, "text")}
 
 
 COLUMN_TYPES = {name: type_ for field in FINDING_FIELDS for name, type_ in _column_types(field).items()}
 COLUMNS = ", ".join(COLUMN_TYPES)
+_WRITTEN_FIELDS = tuple(field for field in FINDING_FIELDS if not field.by_database)
+WRITTEN_COLUMN_TYPES = {
+    name: type_ for field in _WRITTEN_FIELDS for name, type_ in _column_types(field).items()
+}
 # Conditions on the rows of one account: one finding by its id, and some findings by their ids or a column.
 # The planner must see neither the account nor the number of values. The statistics do not know an account
 # that was just filled, so reading all of it would look as cheap as reading a row by its key, and plans are
@@ -39,12 +43,15 @@ def one_of(column: str, sql_type: str = "uuid") -> str:
     return f"{column} = ANY((SELECT %s::{sql_type}[])::{sql_type}[])"
 
 
-_get_values = attrgetter(*(field.name for field in FINDING_FIELDS))
-_JSON_FIELDS = [index for index, field in enumerate(FINDING_FIELDS) if get_origin(field.type) is dict]
+_get_values = attrgetter(*(field.name for field in _WRITTEN_FIELDS))
 _TUPLE_FIELDS = [
     (index, len(field.columns), field.type)
     for index, field in enumerate(FINDING_FIELDS)
     if len(field.columns) > 1
+]
+_WRITTEN_JSON_FIELDS = [i for i, field in enumerate(_WRITTEN_FIELDS) if get_origin(field.type) is dict]
+_WRITTEN_TUPLE_FIELDS = [
+    (i, len(field.columns)) for i, field in enumerate(_WRITTEN_FIELDS) if len(field.columns) > 1
 ]
 # A dict lookup is ten times faster than calling an enum's class.
 _ENUM_FIELDS = [
@@ -66,10 +73,10 @@ def build_finding(row: tuple[Any, ...]) -> Finding:
 
 
 def build_row(finding: Finding) -> list[Any]:
-    """Return the values of a finding in the order of COLUMNS."""
+    """Return the values of a finding in the order of WRITTEN_COLUMN_TYPES."""
     values = list(_get_values(finding))
-    for index in _JSON_FIELDS:
+    for index in _WRITTEN_JSON_FIELDS:
         values[index] = Jsonb(values[index])
-    for index, width, _ in reversed(_TUPLE_FIELDS):  # replacing one moves only later values
+    for index, width in reversed(_WRITTEN_TUPLE_FIELDS):  # replacing one moves only later values
         values[index : index + 1] = values[index] or [None] * width
     return values

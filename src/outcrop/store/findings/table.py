@@ -105,6 +105,13 @@ async def update_triage(db: Connection, account_id: int, finding: Finding) -> No
     )
 
 
+async def set_new_scan(db: Connection, account_id: int, finding_id: UUID, scan_id: UUID) -> None:
+    """Save the run that reports a finding as new."""
+    await db.execute(
+        f"UPDATE findings SET new_scan_id = %s WHERE {rows.BY_ID}".encode(), [scan_id, account_id, finding_id]
+    )
+
+
 async def lock_with_score(
     db: Connection, account_id: int, finding_id: UUID
 ) -> tuple[Finding, dict[str, Any] | None] | None:

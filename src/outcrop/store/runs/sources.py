@@ -78,7 +78,6 @@ class StoredFinding:
     path: bytes
     box: bytes | None
     fingerprint: bytes
-    commit: str | None
     media_type: str | None
     last_scan_id: UUID | None
     blobs: frozenset[bytes]
@@ -87,7 +86,7 @@ class StoredFinding:
 async def select_findings(db: Connection, account_id: int, source: str) -> list[StoredFinding]:
     """Return all findings of a source by id, also closed ones."""
     cursor = await db.execute(
-        f"""SELECT source_path, secret_box, fingerprint, commit_id, media_type, last_scan_id,
+        f"""SELECT source_path, secret_box, fingerprint, media_type, last_scan_id,
                    (SELECT coalesce(array_agg(blob), '{{}}') FROM occurrences o
                     WHERE o.account_id = f.account_id AND o.finding_id = f.id),
                    {rows.COLUMNS}
@@ -96,14 +95,13 @@ async def select_findings(db: Connection, account_id: int, source: str) -> list[
     )
     return [
         StoredFinding(
-            rows.build_finding(row[7:]),
+            rows.build_finding(row[6:]),
             row[0] or b"",
             row[1],
             row[2],
             row[3],
             row[4],
-            row[5],
-            frozenset(row[6]),
+            frozenset(row[5]),
         )
         for row in await cursor.fetchall()
     ]
