@@ -10,6 +10,7 @@ from outcrop.domain.finding import SourceType
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.hit import Hit
+from outcrop.scanner.engine.kinds_of_hits import lower_at
 from outcrop.scanner.engine.precedence import keep_best
 from outcrop.scanner.engine.scan import ScanResult
 from outcrop.scanner.generic.context import is_code_file
@@ -115,14 +116,16 @@ def member_path(path: bytes | None, inner: str) -> bytes | None:
 def applicable_hits(found: ScanResult, path: bytes | None) -> list[tuple[str, Hit]]:
     """Return the hits in one file that count at `path`, as (path inside the archive, hit).
 
-    The path inside is "" outside archives. Hits of rules that do not apply to files of that path are dropped.
+    The path inside is "" outside archives. Hits of rules that do not apply to files of that path are dropped,
+    and hits that the path makes less likely than was asked for (`kinds_of_hits.lower_at`).
     If the rule of a remaining hit depends on the path, only the best of overlapping hits are kept. Of several
     hits with the same value in one member one is kept: first choice is a hit without an allow mark, then one
     of a specific rule, then the first.
     """
     by_member: dict[str, list[Hit]] = {}
-    for inner, hit in found.hits:
-        if _applies_at(hit, member_path(path, inner) or b""):
+    for inner, found_hit in found.hits:
+        hit = lower_at(found_hit, member_path(path, inner) or b"")
+        if hit is not None and _applies_at(hit, member_path(path, inner) or b""):
             by_member.setdefault(inner, []).append(hit)
     kept: list[tuple[str, Hit]] = []
     for inner, hits in by_member.items():

@@ -1,7 +1,8 @@
 """Find credentials in one text.
 
 1. Hyperscan reports where each rule's trigger matches (`scan_triggers`).
-2. Each form's regular expression confirms or drops the matches near its triggers (`confirm_forms`).
+2. Each form's regular expression confirms or drops the matches near its triggers (`confirm_forms`). Texts
+   of kinds that are no credentials are dropped, or lowered (`kinds_of_hits.apply_kinds`).
 3. Base64, escapes and archives in the text are decoded, and the decoded text is searched too
    (`find_in_decoded`).
 4. Hits without a required companion are dropped (`drop_incomplete`). Overlapping hits are reduced to one per
@@ -21,6 +22,7 @@ from outcrop.scanner.engine.companions import attach_companions, drop_incomplete
 from outcrop.scanner.engine.confirm import confirm, confirm_generic
 from outcrop.scanner.engine.decoded import hash_escaped_range, scan_changed_text, scan_pieces
 from outcrop.scanner.engine.hit import Hit, overlap_test
+from outcrop.scanner.engine.kinds_of_hits import apply_kinds, lower_in_pages
 from outcrop.scanner.engine.precedence import drop_reported_companions, keep_best_by_scope, merge_decoded
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.triggers import EndsByTrigger, scan_triggers
@@ -53,37 +55,50 @@ def find(
     *,
     position: Position = (1, 1),
     ends: EndsByTrigger | None = None,
+    explain: bool = False,
 ) -> list[Hit]:
     """Return the credentials in one text that have at least `min_confidence`, sorted by offset.
 
     `position` is the line and column of the text's first byte. `ends` are the trigger matches in the text;
-    with None they are searched for.
+    with None they are searched for. With `explain`, also return the values of kinds that are dropped: their
+    `kind` is set, and `is_dropped` is true.
     """
     if ends is None:
         ends = scan_triggers(ruleset, data)
     if not ends:
         return []
-    hits = _find_hits(ruleset, data, ends, 0, min_confidence)
+    hits = _find_hits(ruleset, data, ends, 0, min_confidence, explain=explain)
     hits = [hit for hit in hits if hit.confidence.at_least(min_confidence)]
+    for hit in hits:
+        hit.floor = min_confidence
     if hits:
         locate(hits, data, position)
     return hits
 
 
 def _find_hits(
-    ruleset: RuleSet, data: bytes, ends: EndsByTrigger, depth: int, min_confidence: Confidence
+    ruleset: RuleSet,
+    data: bytes,
+    ends: EndsByTrigger,
+    depth: int,
+    min_confidence: Confidence,
+    *,
+    explain: bool = False,
 ) -> list[Hit]:
     """Return the hits in a text that is inside `depth` encodings (steps 2 to 5), sorted by offset.
 
     `ends` are the trigger matches in the text. The result also has hits below `min_confidence`, as they
     decide about others; but it is empty if all hits are of low confidence and `min_confidence` is higher.
+    With `explain`, it has the values of this text that are dropped because of their kind, too.
     """
-    plain = confirm_forms(ruleset, data, ends, include_low=min_confidence is _LOW)
+    confirmed = confirm_forms(ruleset, data, ends, include_low=min_confidence is _LOW)
+    plain, dropped = apply_kinds(confirmed, data)
     decoded = (
         find_in_decoded(ruleset, data, ends, depth, min_confidence)
         if depth < MAX_DEPTH and max(ends) >= ruleset.trigger_count
         else []
     )
+    lower_in_pages(decoded, data)
     if min_confidence is not _LOW and all(hit.confidence is _LOW for hit in (*decoded, *plain)):
         return []  # a file can be full of near misses
     plain = keep_best_by_scope(drop_incomplete(plain, data))
@@ -97,6 +112,8 @@ def _find_hits(
         or not is_quoted_printable_equals(data, hit.start)
     ]
     hits = merge_decoded(plain, decoded)
+    if explain:
+        hits += dropped
     hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
     return hits
 

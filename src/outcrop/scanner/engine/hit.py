@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret
+from outcrop.scanner.kinds.classify import KINDS
 from outcrop.scanner.rules.model import Rule, Strength
 
 _LOW, _GENERIC = Confidence.LOW, Strength.GENERIC  # an enum member costs a lookup at each use
@@ -35,6 +36,8 @@ class Hit:
     allowed: bool = False  # its line has an allow mark
     judged: bool = False  # by its name and its characters: a rule that knows the issuer is preferred
     bare: bool = False  # without quotes: a value in a configuration file, an expression in code
+    floor: Confidence = Confidence.LOW  # the least confidence that was asked for
+    kind: str = ""  # the id of the kind of text that is no credential (`scanner.kinds`), or ""
     allowlist_numbers: tuple[
         int, ...
     ] = ()  # allowlists that allow the value in the paths and commits they name
@@ -43,6 +46,11 @@ class Hit:
     def is_doubtful(self) -> bool:
         """Whether the hit is generic and of low confidence: it must not hide another hit."""
         return self.strength is _GENERIC and self.confidence is _LOW
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the hit is of a kind that is not reported at all; `find` returns it only to explain."""
+        return self.kind != "" and KINDS[self.kind].is_dropped
 
     def shifted(self, by: int) -> "Hit":
         """Return a copy of the hit `by` bytes further on.
@@ -60,6 +68,7 @@ class Hit:
             self.companion_name,
         )
         hit.judged, hit.bare, hit.allowlist_numbers = self.judged, self.bare, self.allowlist_numbers
+        hit.kind, hit.floor = self.kind, self.floor
         return hit
 
 

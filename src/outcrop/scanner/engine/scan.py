@@ -106,6 +106,7 @@ def _make_hit(rule: Rule, value: str, companions: dict[str, str], *plain_values:
     """Return a hit from its secret's text, its companions' texts and the values of _PLAIN_FIELDS."""
     fields = dict(zip(_PLAIN_FIELDS, plain_values, strict=True))
     fields |= {"strength": Strength(fields["strength"]), "confidence": Confidence(fields["confidence"])}
+    fields["floor"] = Confidence(fields["floor"])
     return Hit(
         rule=rule,
         secret=Secret(value, mask_all=rule.password),

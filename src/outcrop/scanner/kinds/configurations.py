@@ -1,0 +1,97 @@
+"""Fields of configurations beside a credential: metadata of Kubernetes objects, user names, templates."""
+
+import re
+
+from outcrop.scanner.generic.names import word_set
+from outcrop.scanner.generic.score import looks_generated_with_symbols
+from outcrop.scanner.kinds.kind import Kind, Sample
+
+KUBERNETES_FIELD = Kind(
+    "kubernetes-field", "a field of a Kubernetes object that is no secret: metadata, a type, a path", None
+)
+NO_SECRET_FIELD = Kind("plain-field", "a user name, an address or a setting beside a credential")
+TEMPLATE = Kind("template", "a template or an expression that something else fills in")
+PASSWORD_WORD = Kind("password-word", "the word for password in another language")
+OTHER_COOKIE = Kind("other-cookie", "the session cookie of an application, not of AWS")
+
+_KUBERNETES_RULES = ("kubernetes_secret",)
+_PLAIN_FIELDS = word_set("""
+    apiversion kind name namespace type provider username user users host hostname server port database
+    dbname url uri endpoint region zone image labels annotations path mountpath issuer email addresstype
+    protocol schedule project projectid clientid driver engine environment env mode level domain registry
+    organization org accountid appid bucket prefix sslmode version identity owner role scope group audience
+    arn addr address chart values interval realm tenant tenantid subject title description locale timezone
+""")
+_TEMPLATE = re.compile(
+    r".*(?:\{\{|\}\}|<%|%>|\$\{|\$\(|#\{|\{%|%\}|\[\[\w|%\([\w.]+\)s|<[A-Za-z][\w -]{1,60}>?).*"
+    r"|[<\[{(].*|[A-Za-z_ -]*[\]}>]{1,2}|[A-Z]{4,}[0-9]?",
+    re.DOTALL,
+)
+_MAX_TEMPLATE = 400
+_PASSWORD_SCHEME = re.compile(r"\{[A-Za-z0-9.-]{2,14}\}[^\s{}]+$")  # `{SHA}…`, as servers store it
+_PASSWORD_WORDS = re.compile(
+    r"(?i)(?:(?:la|el|das|mon|ton|votre|tu|su|mi|dein|ihr|il|a)[-_ ]?)?(?:contrase(?:n|ñ|%c3%b1)a|passwor[td]"
+    r"|pass[-_ ]?wort|mot[-_ ]?de[-_ ]?passe|motpasse|mdp|clave|senha|palavra[-_ ]?passe|wachtwoord|has[lł]o"
+    r"|heslo|jelsz[oó]|salasana|l[oö]senord|adgangskode|passord|kodeord|parola|lozinka|[sş]ifre|sifra|kennwort"
+    r"|geslo|parool|slapta[zž]odis|parole|contrasenya|pasahitza|pass|passwd|pw|pwd|пароль|密码|密碼|パスワード"
+    r"|비밀번호|kata[-_ ]?sandi|m[aậ]t[-_ ]?kh[aẩ]u)[0-9]{0,3}[!*]{0,2}"
+)
+
+
+def is_kubernetes_field(sample: Sample) -> bool:
+    """Whether a value that a rule takes for one of a Kubernetes Secret is a field of another object."""
+    if not sample.rule_id.startswith(_KUBERNETES_RULES):
+        return False
+    name = sample.name.lower()
+    last = re.split(r"[._/-]", name)[-1]
+    if sample.rule_id == "kubernetes_secret_plain" and not _is_in_string_data(sample):
+        return True
+    value = sample.value
+    return (
+        re.sub(r"[._-]", "", name) in _PLAIN_FIELDS
+        or last in _PLAIN_FIELDS
+        or name.startswith(("app.kubernetes.io", "kubernetes.io", "helm.sh"))
+        or re.fullmatch(
+            r"/[\w./-]*|[A-Z][a-z]+(?:[A-Z][a-z]+)*|kubernetes\.io/[\w-]+|[\w.-]+/v[0-9]\w*", value
+        )
+        is not None
+    )
+
+
+def _is_in_string_data(sample: Sample) -> bool:
+    """Whether the value is in the block below `stringData:`: no line between is indented less."""
+    heading = sample.data.rfind(b"stringData", max(0, sample.start - 6_000), sample.start)
+    if heading < 0 or b"{" in sample.data[heading : heading + 20]:
+        return True
+    heading_start = sample.data.rfind(b"\n", 0, heading) + 1
+    indent = len(sample.data[heading_start:heading].lstrip(b"-")) if heading > heading_start else 0
+    for line in sample.data[heading : sample.start].split(b"\n")[1:]:
+        text = line.lstrip(b" \t")
+        if text and text[:1] not in {b"#", b"\r"} and len(line) - len(text) <= indent:
+            return False
+    return True
+
+
+def is_template(sample: Sample) -> bool:
+    """Whether the value has an expression of a template language or a name between angle brackets."""
+    value = sample.value
+    return (
+        not value.startswith("-----BEGIN")
+        and _PASSWORD_SCHEME.match(value) is None
+        and len(value) < _MAX_TEMPLATE
+        and _TEMPLATE.fullmatch(value) is not None
+        and not looks_generated_with_symbols(value)
+        and not (sample.is_generic and (value[:1] in "([{<" or value.isalnum()))
+    )
+
+
+def is_password_word(sample: Sample) -> bool:
+    """Whether the value is only a word for password in some language."""
+    return len(sample.value) <= 24 and _PASSWORD_WORDS.fullmatch(sample.value) is not None
+
+
+def is_other_cookie(sample: Sample) -> bool:
+    """Whether what is reported as an AWS session key is a cookie or a token of something else."""
+    if sample.rule_id != "aws_session_key" or re.match(r"IQoJb3JpZ2lu|FwoG|FQoG|AQoD|ASIA", sample.value):
+        return False
+    return re.search(rb"(?i)aws|amz|ASIA[A-Z2-7]{16}", sample.before[-200:] + sample.around) is None

@@ -1,0 +1,87 @@
+"""Digests, message authentication codes, salts and password hashes: no credential follows from them."""
+
+import re
+
+from outcrop.scanner.generic.names import word_set
+from outcrop.scanner.kinds.kind import Kind, Sample, split_words
+
+NAMED_DIGEST = Kind(
+    "named-digest", "a digest or a MAC: the value begins with the name of the algorithm", None
+)
+DIGEST_FIELD = Kind("digest-field", "a digest, a MAC or a signature, by the name of its field", None)
+SALT = Kind("salt", "a number used once, or a salt that is stored beside what it protects")
+PASSWORD_HASH = Kind(
+    "password-hash", "the hash of a password: an algorithm or an iteration count is beside it", None
+)
+HASHED_CREDENTIAL = Kind(
+    "hashed-credential", "the hash or the encrypted form of a credential, by its name", None
+)
+
+_NAMED_DIGEST = re.compile(r"(?i)(?:hmac[-_]?)?(?:sha-?(?:1|2|3|224|256|384|512)|md5|blake[23][bs]?)[:=-].*")
+_DIGEST_WORDS = word_set(
+    "hmac hash digest checksum checksums fingerprint integrity etag signature sha md crc thumbprint"
+)
+_HASHED_WORDS = word_set("hashed hash digest digests encrypted ciphertext crypted encoded")
+_HEX_DIGEST = re.compile(r"(?:[0-9A-Fa-f]{2}){16,64}")
+_BASE64_DIGEST = re.compile(r"[0-9A-Za-z+/_-]{22,88}={0,2}")
+_NONCE_WORDS = word_set("nonce iv cnonce")
+_ITERATIONS = re.compile(
+    rb"(?i)[\"'_]?(?:hash_?iterations|iterations?|rounds|pbkdf2|scrypt|argon2|bcrypt|cost_?factor)"
+    rb"[\"']?[ \t]{0,3}[:=,]"
+)
+_HASH_OF_PASSWORD = re.compile(
+    rb"(?i)(?:password|passwd)[_-]?(?:hash|digest|salt)|hashed[_-]?(?:password|secret)|secretdata|hashedsaltedvalue"
+)
+_BYTES_NEAR = 300
+_HASH_CALL = re.compile(
+    rb"(?i)\b(?:md5|sha-?[0-9]{1,3}|hash|bcrypt|crypt|hmac|digest)\w*\([^()\n]{0,80}\)\W{1,12}$"
+)
+_HASH_RULES = frozenset({"htpasswd_hash", "unix_shadow_hash", "shadow_hash"})
+
+
+def is_named_digest(sample: Sample) -> bool:
+    """Whether the value begins with the name of a hash function: `hmac-sha256:…`, `sha512-…`."""
+    return sample.is_generic and _NAMED_DIGEST.fullmatch(sample.value) is not None
+
+
+def is_digest_field(sample: Sample) -> bool:
+    """Whether the last word of the name is one for a digest, and the value has the length of a digest."""
+    words = [word for word in sample.name_words if not word.isdigit()]
+    if sample.is_generic and _HASH_CALL.search(sample.before) and _is_digest(sample.value):
+        return True
+    return (
+        sample.is_generic
+        and bool(words)
+        and (words[-1] in _DIGEST_WORDS or (words[-1] in {"value", "hex"} and words[-2:-1] == ["hash"]))
+        and _is_digest(sample.value)
+    )
+
+
+def is_salt(sample: Sample) -> bool:
+    """Whether the name is that of a number used once, or of a salt in stored data, not in a program."""
+    words = [word for word in sample.name_words if not word.isdigit()]
+    if not sample.is_generic or not words:
+        return False
+    if words[-1] in _NONCE_WORDS or words[-1].endswith("nonce"):
+        return "auth" not in words
+    is_assigned = b"=" in sample.before[-16:] and b"<" not in sample.before
+    return words[-1].endswith("salt") and not is_assigned and not sample.name.isupper()
+
+
+def is_password_hash(sample: Sample) -> bool:
+    """Whether a digest has an iteration count or the word for a hash near it, as in stored credentials."""
+    if not sample.is_generic or not _is_digest(sample.value):
+        return False
+    near = sample.data[max(0, sample.start - _BYTES_NEAR) : sample.end + _BYTES_NEAR]
+    return _ITERATIONS.search(near) is not None or _HASH_OF_PASSWORD.search(sample.before[-80:]) is not None
+
+
+def is_hashed_credential(sample: Sample) -> bool:
+    """Whether the name says that its value is hashed or encrypted: `hashedAccessKey`, `encrypted_token`."""
+    words = [word.lower() for word in split_words(sample.name.rpartition(".")[2])]
+    return sample.is_generic and not _HASHED_WORDS.isdisjoint(words) and "secret" not in words[-1:]
+
+
+def _is_digest(value: str) -> bool:
+    """Whether a value is hexadecimal or base64 and has the length of a digest."""
+    return (_HEX_DIGEST.fullmatch(value) or _BASE64_DIGEST.fullmatch(value)) is not None

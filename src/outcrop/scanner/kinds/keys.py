@@ -1,0 +1,67 @@
+"""Fingerprints and ids of keys, keys that a passphrase protects, tokens that nobody signed."""
+
+import base64
+import binascii
+import json
+import re
+
+from outcrop.domain.finding import Confidence
+from outcrop.scanner.kinds.kind import Kind, Sample
+
+KEY_FINGERPRINT = Kind("key-fingerprint", "the fingerprint or the id of a public key")
+ENCRYPTED_KEY = Kind("encrypted-key", "a private key that a passphrase protects", Confidence.MEDIUM)
+UNSIGNED_TOKEN = Kind("unsigned-token", "a JSON web token without a signature")
+
+_FINGERPRINT = re.compile(r"(?:0x)?(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}|[0-9A-Fa-f]{40})|(?:[0-9A-F]{4}\s?){10}")
+_FINGERPRINT_WORDS = re.compile(
+    rb"(?i)gpg|pgp|fingerprint|keyserver|recv-?keys?|key[ -]?id|release|signed[ -]by|signing key|pubkey"
+    rb"|dearmor|apt-key|trusted"
+)
+_ENCRYPTED_HEADER = re.compile(
+    r"BEGIN ENCRYPTED |Proc-Type: ?4, ?ENCRYPTED|DEK-Info:|\nEncryption: (?!none)[a-z0-9-]+"
+)
+_OPENSSH_MAGIC = b"openssh-key-v1\x00"
+_KEY_BODY = re.compile(r"-----\s*([A-Za-z0-9+/=\s\\]{24,})")
+_TWO_PARTS = re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}\.?")
+
+
+def is_key_fingerprint(sample: Sample) -> bool:
+    """Whether hexadecimal digits of the length of a key id are in a line about public keys."""
+    return (
+        sample.is_generic
+        and _FINGERPRINT.fullmatch(sample.value) is not None
+        and _FINGERPRINT_WORDS.search(sample.before[-120:]) is not None
+        and "secret" not in sample.name.lower()
+        and "pass" not in sample.name.lower()
+    )
+
+
+def is_encrypted_key(sample: Sample) -> bool:
+    """Whether a key block says that it is encrypted: PEM, PuTTY or OpenSSH."""
+    value = sample.value
+    if not value.startswith(("-----BEGIN", "PuTTY-User-Key")):
+        return False
+    if _ENCRYPTED_HEADER.search(value):
+        return True
+    body = _KEY_BODY.search(value) if "OPENSSH PRIVATE KEY" in value else None
+    if body is None:
+        return False
+    text = re.sub(r"\\[nr]|\s|\\", "", body[1])[:48]
+    decoded = base64.b64decode(text[: len(text) // 4 * 4] + "===", validate=False)
+    cipher = decoded[len(_OPENSSH_MAGIC) + 4 :]
+    return decoded.startswith(_OPENSSH_MAGIC) and bool(cipher) and not cipher.startswith(b"none")
+
+
+def is_unsigned_token(sample: Sample) -> bool:
+    """Whether a JSON web token has only two parts, or a header with the algorithm `none`."""
+    value = sample.value
+    if not value.startswith("eyJ"):
+        return False
+    if _TWO_PARTS.fullmatch(value):
+        return True
+    header = value.partition(".")[0]
+    try:
+        fields = json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4)))
+    except (binascii.Error, ValueError):
+        return False
+    return isinstance(fields, dict) and str(fields.get("alg", "")).lower() == "none"

@@ -1,0 +1,31 @@
+"""Entries of lock files and lists of dependencies: names, versions and checksums of packages."""
+
+import re
+
+from outcrop.scanner.kinds.kind import Kind, Sample
+
+PACKAGE_VERSION = Kind(
+    "package-version", "the version of a package whose name contains a word for a credential", None
+)
+LOCK_ENTRY = Kind("lock-entry", "an entry of a lock file: the checksum or the address of a package", None)
+
+_VERSION = re.compile(
+    r"(?:npm|workspace|patch|link|file|portal|git|github):.*"
+    r"|(?:[~^<>=!|* ]{0,3}v?[0-9]+(?:\.[0-9x*]+)+[\w.+-]*[ ,|]{0,4})+"
+)
+_ENTRY = re.compile(
+    rb"(?i)(?:integrity[\"']?[ \t:=]{1,4}[\"']?|checksum[\"']?[ \t:=]{1,4}[\"']?|h1:"
+    rb"|resolved[\"']?[ \t:]{1,4}[\"'][^\"'\n]{1,200})$"
+)
+
+
+def is_package_version(sample: Sample) -> bool:
+    """Whether the value is the version or the source of a package: `js-tokens: "npm:^4.0.0"`."""
+    return sample.is_generic and _VERSION.fullmatch(sample.value) is not None
+
+
+def is_lock_entry(sample: Sample) -> bool:
+    """Whether the checksum or the address of a package ends before the value: `"integrity": "sha512-"`."""
+    before = sample.before
+    digest = re.search(rb"(?i)\bsha(?:1|256|384|512)-$", before)
+    return digest is not None or _ENTRY.search(before) is not None

@@ -1,0 +1,41 @@
+"""Texts of a user interface: translations, labels and messages beside a word for a credential."""
+
+import re
+
+from outcrop.scanner.generic.randomness import random_bits
+from outcrop.scanner.kinds.kind import Kind, Sample
+
+MESSAGE = Kind("message", "a text for people: the entries beside it are sentences")
+LABEL = Kind("label", "a word of a user interface in another language or script")
+
+_ENTRY = re.compile(
+    rb"(?m)^[ \t]*(?:[\"'<]?[\w.\-\[\]/ ]{1,120}[\"']?[ \t]*(?:=>|[:=])[ \t]*[\"']?"
+    rb"|<(?:string|item|value|entry|source|target|data|key)\b[^<>]*>"
+    rb"|msg(?:str|id)[ \t]+\"|\"[^\"\n]{1,200}\"[ \t]*[:=][ \t]*\")([^\n]{0,300})"
+)
+_SENTENCE = re.compile(rb"[^\s\"'<>]{2,}[ ][^\s\"'<>=:]{1,}[ ]?[^\n\"'<>]*")
+_MIN_SENTENCES = 3
+_MAX_RANDOM_BITS = 8.0
+
+
+def is_message(sample: Sample) -> bool:
+    """Whether a value of words is among entries that are mostly sentences."""
+    if not sample.is_generic or not _is_words(sample.value):
+        return False
+    entries = _ENTRY.findall(sample.around)
+    if len(entries) < _MIN_SENTENCES:
+        return False
+    sentences = sum(_SENTENCE.match(entry) is not None for entry in entries)
+    return sentences >= _MIN_SENTENCES and 3 * sentences >= len(entries)
+
+
+def is_label(sample: Sample) -> bool:
+    """Whether the value has letters beyond ASCII and no digit or symbol: a word, not a password."""
+    value = sample.value
+    return sample.is_generic and not value.isascii() and _is_words(value)
+
+
+def _is_words(value: str) -> bool:
+    """Whether a value has no digits and no random letters."""
+    letters = value.encode("ascii", "ignore").decode()
+    return not any(map(str.isdigit, value)) and random_bits(letters) < _MAX_RANDOM_BITS

@@ -1,0 +1,58 @@
+"""Tokens that a server writes into every page, and signed links in pages."""
+
+import re
+
+from outcrop.scanner.kinds.kind import Kind, Sample
+
+PAGE_TOKEN = Kind("page-token", "a token that a server writes into each page against forged requests", None)
+SAVED_PAGE = Kind("saved-page", "a value in a saved web page, which everybody who opened the page has")
+SIGNED_LINK = Kind(
+    "signed-link", "a part of a signed link, of a badge or of a link to a file that ends by itself", None
+)
+
+_FORGERY_WORDS = re.compile(
+    r"(?i)csrf|xsrf|authenticity_?token|requestverificationtoken|viewstate|eventvalidation|form_?(?:token|build_?id|key)"
+    r"|^_token$|wp_?nonce|ajax_?nonce|rest_?nonce|security_?token$|anti_?forgery|honeypot|turbo"
+)
+_PAGE_NAMES = re.compile(
+    rb"(?i)(?:csrf|xsrf|authenticity|nonce|verificationtoken|formkey|form_build_id)[^<>\n]{0,120}$"
+)
+_SCRIPT_NONCE = re.compile(rb"(?i)<(?:script|style|link)\b[^<>]{0,300}\bnonce=[\"']?$")
+_LINK = re.compile(rb"(?i)https?:(?:\\?/){2}[^\s\"'<>]{1,380}[?&;][\w.\[\]-]{1,40}=$")
+_SIGNED_PARAMETER = re.compile(
+    rb"(?i)(?:[?&;]|%26)(?:x-amz-signature|x-amz-credential|x-goog-signature|signature|sig|expires|exp|policy|key-pair-id"
+    rb"|hmac|hash|md5|oh|oe|_nc_[a-z]+|se|st|hdnts|hdnea|verify|jwt|ixid)(?:=|%3d)"
+)
+_BADGE_OR_CDN = re.compile(
+    rb"(?i)badge|shields\.io|codecov\.io|coveralls|githubusercontent\.com|cloudfront\.net|akamai|fbcdn|cdninstagram"
+    rb"|twimg|imgix|gravatar|ytimg|googleusercontent|firebasestorage|app\.netlify\.com/|snyk\.io|circleci\.com/|\.svg\?"
+    rb"|\.(?:png|jpe?g|gif|webp|mp4|mp3|m3u8|svg|css|js|pdf|zip)\?"
+)
+
+
+def is_page_token(sample: Sample) -> bool:
+    """Whether the value is a token against forged requests, or the nonce of a script, by its name."""
+    if not sample.is_generic:
+        return False
+    if _FORGERY_WORDS.search(sample.name) or _SCRIPT_NONCE.search(sample.before):
+        return True
+    return _PAGE_NAMES.search(sample.before[-200:]) is not None and b"value=" in sample.before[-20:]
+
+
+def is_in_saved_page(sample: Sample) -> bool:
+    """Whether the value is in a complete HTML page, has no form of an issuer and is not a password."""
+    if not sample.is_in_html or "pass" in sample.name.lower():
+        return False
+    return not sample.has_prefix or sample.rule_id == "jwt"
+
+
+def is_in_signed_link(sample: Sample) -> bool:
+    """Whether the value is a parameter of a link to a file or a badge, or of a link with a signature."""
+    if not sample.is_generic:
+        return False
+    link = _LINK.search(sample.before)
+    if link is None:
+        return False
+    rest = re.match(rb"[^\s\"'<>)]*", sample.after)
+    address = link[0] + (rest[0] if rest else b"")
+    return _BADGE_OR_CDN.search(address) is not None or _SIGNED_PARAMETER.search(address) is not None

@@ -1,0 +1,239 @@
+"""Each kind of text that is no credential: examples of it, and near misses that are credentials."""
+
+import base64
+
+import pytest
+
+from outcrop.domain.finding import Confidence
+from outcrop.scanner.engine.detect import find
+from outcrop.scanner.engine.kinds_of_hits import lower_at
+from outcrop.scanner.kinds.classify import KINDS
+from tests.support.rulesets import BASE62, BASE64, drawn, ruleset
+
+HEX = "0123456789abcdef"
+
+
+def hexadecimal(length: int) -> str:
+    return drawn(HEX, length, length)
+
+
+def base62(length: int) -> str:
+    return drawn(BASE62, length, length)
+
+
+def base64_text(length: int) -> str:
+    return drawn(BASE64, length, length)
+
+
+def jwt(header: str, *, signature: bool) -> str:
+    parts = [header, '{"sub": "crm", "iat": 1700000000}']
+    encoded = [base64.urlsafe_b64encode(part.encode()).decode().rstrip("=") for part in parts]
+    return ".".join([*encoded, drawn(BASE62, 43, 43)] if signature else encoded)
+
+
+def pem(*headers: str) -> str:
+    body = "MII" + drawn(BASE64, 500, 1)
+    lines = [body[at : at + 64] for at in range(0, len(body), 64)]
+    return "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *headers, *lines, "-----END RSA PRIVATE KEY-----"])
+
+
+SENTENCES = '  "title": "Sign in to the service",\n  "hint": "At least ten letters please",\n  "bye": "See you soon"\n'
+PAGE = "<!DOCTYPE html>\n<html><body>\n"
+MINIFIED = "function(a){if(b){c(d);e={f:1}}else{g(h[i]);}}" * 20
+
+# The kind's id, texts of this kind, and near misses: texts whose values are reported.
+CASES: dict[str, tuple[list[str], list[str]]] = {
+    "package-version": (
+        ['    js-tokens: "npm:^4.0.0"\n', '"minipass": "^7.1.2"'],
+        [f'js-token: "{base62(24)}"'],
+    ),
+    "lock-entry": (
+        [f'  azure_storage "integrity": "sha512-{base64_text(86)}=="'],
+        [f"AccountName=crm;AccountKey={base64_text(86)}=="],
+    ),
+    "named-digest": (
+        [f'"client_token":"hmac-sha256:{hexadecimal(64)}"', f"secret: sha256:{hexadecimal(64)}\n"],
+        [f'"client_token":"{hexadecimal(64)}"'],
+    ),
+    "digest-field": (
+        [
+            f'<a data-hydro-click-hmac="{hexadecimal(64)}">',
+            f'"token_signature": "{hexadecimal(64)}"',
+            f"MD5('salt' + 'password') = '{hexadecimal(32)}'",
+        ],
+        [f'"hmac_secret": "{hexadecimal(64)}"'],
+    ),
+    "hashed-credential": (
+        [f'"tokenHashed": "{base62(32)}"', f'hashed_secret_token = "{hexadecimal(40)}"'],
+        [f'"client_secret": "{base62(32)}"'],
+    ),
+    "password-hash": (
+        [f'{{"password": "{base64_text(43)}=", "hashIterations": 27500}}'],
+        [f'{{"password": "{base64_text(43)}=", "port": 27500}}'],
+    ),
+    "salt": (
+        [f'{{"salt": "{base64_text(22)}=="}}', f'"nonce": "{base62(32)}"'],
+        [f'SESSION_SALT = "{hexadecimal(32)}"', f'"pepper": "{hexadecimal(32)}"'],
+    ),
+    "page-token": (
+        [
+            f'<input type="hidden" name="authenticity_token" value="{base64_text(86)}==">',
+            f"""'form' => ['_token' => '{base62(32)}']""",
+            f'"csrfmiddlewaretoken": "{base62(64)}"',
+        ],
+        [f'<input type="hidden" name="api_token" value="{base62(40)}">'],
+    ),
+    "saved-page": (
+        [f'{PAGE}<div data-x="1"></div><script>var apiToken = "{base62(40)}";</script>'],
+        [f'<div></div><script>var apiToken = "{base62(40)}";</script>'],
+    ),
+    "signed-link": (
+        [
+            f"[![build](https://codecov.io/gh/corp/crm/branch/main/graph/badge.svg?token={base62(12)}a1)](x)",
+            f"https://cdn.corp.net/a.mp4?token={base62(32)}&Expires=1700000000",
+        ],
+        [f"https://crm.corp.net/v1/items?api_key={base62(32)}&limit=10"],
+    ),
+    "kubernetes-field": (
+        [
+            "kind: Secret\nstringData:\n  username: Oslo-admin9\n",
+            "kind: Secret\nstringData:\n  password: changeme\n  name: gitea-Auth9\n",
+            "kind: Secret\n  stringData:\n    password: changeme\n  other:\n    release: Oslo-9-winter\n",
+        ],
+        ["kind: Secret\nstringData:\n  other: Wint3r!Oslo\n"],
+    ),
+    "template": (
+        [
+            "export DATABASE_URL='host=/run/pg port=5433 user=crm password=<my database password> dbname=crm'",
+            "postgres://crm:[password]@db.corp/crm",
+            "sudo tmutil setdestination https://user[:password]@host.corp/share",
+        ],
+        ["postgres://crm:Wint3r!Oslo@db.corp/crm"],
+    ),
+    "command-argument": (
+        ["unzip a.zip && wget -P data/Files2024 https://corp.net/x"],
+        ["mosquitto_pub -u crm -P Wint3r!Oslo -t x"],
+    ),
+    "account-line": (
+        ["crm_password:x:1000:1000:Password Owner9:/home/crm:/bin/sh\n"],
+        [],
+    ),
+    "key-fingerprint": (
+        [f"Release GPG key: {hexadecimal(40).upper()}\n", f"gpg --recv-keys key: {hexadecimal(40).upper()}\n"],
+        [f"api key: {hexadecimal(40)}\n"],
+    ),
+    "media": (
+        [f'"token": "rO0AB{base64_text(60)}"'],
+        [f'"token": "{base62(60)}"'],
+    ),
+    "binary-data": (
+        [f'\x02\x03\x04\x05\x06\x07\x08 password = "{base62(20)}" \x01\x02\x03'],
+        [f'\x02 password = "{base62(20)}" \x01'],
+    ),
+    "minified-code": (
+        [MINIFIED + 'a.password="Oslo!ab9",' + MINIFIED],
+        [MINIFIED + f'a.apiKey="{base62(32)}",' + MINIFIED],
+    ),
+    "code": (
+        ["let x = {password: r.url.password9Field}"],
+        ['password = "Wint3r!Oslo"'],
+    ),
+    "entry-key": (
+        [f'{{"key": "{hexadecimal(24)}", "name": "photo.png"}}', f"Repository Key: {hexadecimal(64)}\n"],
+        [f'"signing_key": "{hexadecimal(64)}"', f'config["Jwt:Key"] = "{base62(48)}";'],
+    ),
+    "public-key": (
+        [f'disqusPublicKey = "{base62(64)}"'],
+        [f'privateKey = "{base62(64)}"'],
+    ),
+    "address": (
+        ["auth0js_urlv7: 'https://cdn.auth0.com/w2/auth0-7.6.1.min.js'"],
+        [f'auth_key7: "{base62(40)}"'],
+    ),
+    "name-list": (
+        ['tokens = "ASSIGN9,DIV_ASSIGN,PLUS_ASSIGN,MINUS_ASSIGN,STAR_ASSIGN"'],
+        ['token = "Wint3r,Oslo!7x"'],
+    ),
+    "other-argument": (
+        [f'add("This is not the secret", "{base62(48)}");', f"new Auth('crm.auth.com', '{base62(32)}');"],
+        [f"set('api_secret', '{base62(32)}'); :secret, '{base62(32)}'", f'setToken("{base62(32)}");'],
+    ),
+    "message": (
+        ["{\n" + SENTENCES + '  "password": "sunshine",\n' + SENTENCES + "}"],
+        ["{\n" + SENTENCES + '  "password": "Wint3r!Oslo",\n' + SENTENCES + "}"],
+    ),
+    "encrypted-key": (
+        [pem("Proc-Type: 4,ENCRYPTED", f"DEK-Info: AES-256-CBC,{hexadecimal(32).upper()}", "")],
+        [pem()],
+    ),
+    "unsigned-token": (
+        [jwt('{"alg":"HS256","typ":"JWT"}', signature=False), jwt('{"alg":"none"}', signature=True)],
+        [jwt('{"alg":"HS256","typ":"JWT"}', signature=True)],
+    ),
+    "password-word": (
+        ["https://usuario:contraseña@crm.corp.net/x", "https://benutzer:passwort@crm.corp.net/x"],
+        ["https://crm:contraK9x@crm.corp.net/x"],
+    ),
+    "malformed-token": (
+        [f'token = "ghp_{base62(20)}"', f'token = "glpat-{base62(9)}"'],
+        [f'token = "gtx_{base62(20)}"'],
+    ),
+    "spelled-words": (
+        [r'MASTER_SECRET = "\x6d\x61\x73\x74\x65\x72\x20\x73\x65\x63\x72\x65\x74"', f'api_token = "{b"winter-oslo".hex()}"'],
+        [rf'MASTER_SECRET = "{"".join(chr(92) + "x" + hexadecimal(26)[at : at + 2] for at in range(0, 26, 2))}"'],
+    ),
+    "constant-name": (
+        ['const val PREFERENCE_PASSCODE_D1 = "PrefPinCode1"', f'REQUEST_KEY = "{base62(20)}"'],
+        [f'RELEASE_SECRET_KEY = "{base62(20)}"'],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_kind_is_recognised_and_its_near_misses_are_reported(kind):
+    examples, near_misses = CASES[kind]
+    for text in examples:
+        hits = find(ruleset(), text.encode(), Confidence.LOW, explain=True)
+        of_kind = [hit for hit in hits if hit.kind == kind]
+        assert of_kind, (text[:200], [(hit.rule.id, hit.kind) for hit in hits])
+        limit = KINDS[kind].limit
+        for hit in of_kind:
+            assert hit.is_dropped == (limit is None)
+            assert limit is None or limit.at_least(hit.confidence)
+        if limit is None:
+            reported = find(ruleset(), text.encode(), Confidence.LOW)
+            assert not any(hit.start == other.start for hit in of_kind for other in reported)
+    for text in near_misses:
+        hits = find(ruleset(), text.encode(), Confidence.MEDIUM)
+        assert hits, text
+        assert all(hit.kind != kind for hit in hits)
+
+
+def test_every_kind_says_what_it_is_and_has_a_test():
+    by_path = {"translation", "lock-file"}
+    untested = {"published", "other-cookie"}
+    assert set(CASES) | by_path | untested == set(KINDS)
+    for kind_id, kind in KINDS.items():
+        assert kind.id == kind_id
+        assert " " in kind.reason
+        assert not kind.reason.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "other_path"),
+    [
+        ("translation", b"app/src/main/res/values-fi/strings.xml", b"app/src/main/res/values/dimens.xml"),
+        ("translation", b"web/locales/de.json", b"web/config/app.json"),
+        ("lock-file", b"web/yarn.lock", b"web/yarn.yml"),
+    ],
+)
+def test_the_path_of_a_file_lowers_values_that_were_found_by_their_name(kind, path, other_path):
+    hit = find(ruleset(), b'"userPassword": "wachtvoort",\n', Confidence.LOW)[0]
+    lowered = lower_at(hit, path)
+    assert lowered is not None
+    assert (lowered.kind, lowered.confidence) == (kind, Confidence.LOW)
+    assert lower_at(hit, other_path) is hit
+    hit.floor = Confidence.MEDIUM
+    assert lower_at(hit, path) is None
+    random = find(ruleset(), f'"apiSecret": "{base62(32)}"'.encode())[0]
+    assert lower_at(random, b"web/locales/de.json") is random
