@@ -17,10 +17,19 @@ def closed(required: list[str], **properties: Any) -> dict[str, Any]:
 TEXT = {"type": "string", "minLength": 1}
 MESSAGE = closed(["text"], text=TEXT)
 LEVEL = {"enum": ["none", "note", "warning", "error"]}
-BAG = {"type": "object", "properties": {"tags": {"type": "array", "items": TEXT, "uniqueItems": True}}}
-RULE = closed(["id"], id=TEXT, name=TEXT, shortDescription=MESSAGE, properties=BAG)
+TAGS = {"type": "array", "items": TEXT, "uniqueItems": True}
+BAG = {"type": "object", "properties": {"tags": TAGS, "security-severity": TEXT}}
+URI = {"type": "string", "format": "uri"}
+RULE = closed(
+    ["id"], id=TEXT, name=TEXT, shortDescription=MESSAGE, fullDescription=MESSAGE,
+    help=closed(["text"], text=TEXT, markdown=TEXT), helpUri=URI, properties=BAG,
+)  # fmt: skip
 DRIVER = closed(
-    ["name"], name=TEXT, semanticVersion=TEXT, rules={"type": "array", "items": RULE, "uniqueItems": True}
+    ["name"],
+    name=TEXT,
+    semanticVersion=TEXT,
+    informationUri=URI,
+    rules={"type": "array", "items": RULE, "uniqueItems": True},
 )
 REGION = closed(
     ["startLine"], startLine={"type": "integer", "minimum": 1}, startColumn={"type": "integer", "minimum": 1}

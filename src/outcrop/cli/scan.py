@@ -110,7 +110,9 @@ def scan(  # noqa: PLR0917 - one parameter per option
         raise BadInputError("--only-valid needs validation, and --no-validate turns it off")
     cache = cache_folder()
     targets, changes = _read_changes(targets, Changes(since, from_ref, to_ref, staged), pre_commit=pre_commit)
-    printed = Printed(output, parse_outputs(outputs, output), quiet=quiet, show_secrets=show_secrets)
+    printed = Printed(
+        output, parse_outputs(outputs, output), quiet=quiet, show_secrets=show_secrets, own_rules=rules or ()
+    )
     ruleset = load_ruleset(rules or [], gitleaks=gitleaks_config, cache=cache)
     selection = Selection.from_options(include, exclude)
     options = ScanOptions(
@@ -168,7 +170,7 @@ def _scan_and_print(
     report, validated = _scan_and_validate(
         targets, options, quiet=printed.quiet, validate=validate, only_valid=only_valid
     )
-    style = OutputStyle(printed.show_secrets, validated, started_at, now())
+    style = OutputStyle(printed.show_secrets, validated, started_at, now(), printed.own_rules)
     if not printed.quiet or printed.format is not None:
         with printing():
             print_findings(report, printed.format or OutputFormat.TABLE, style)

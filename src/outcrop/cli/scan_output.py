@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 import orjson
@@ -18,6 +18,9 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
 from outcrop.services.local_scan import LocalFinding, ScanReport
+
+if TYPE_CHECKING:
+    from outcrop.domain.reports.sarif import RuleHelp
 
 
 class OutputFormat(StrEnum):
@@ -54,6 +57,7 @@ class Printed(NamedTuple):
     files: Sequence[OutputFile]
     quiet: bool
     show_secrets: bool
+    own_rules: Sequence[Path] = ()
 
 
 class OutputStyle(NamedTuple):
@@ -63,6 +67,7 @@ class OutputStyle(NamedTuple):
     validated: bool
     started_at: datetime
     ended_at: datetime
+    own_rules: Sequence[Path] = ()  # files and folders, beside the built-in rules
 
 
 def parse_outputs(given: Sequence[str] | None, default: OutputFormat | None) -> list[OutputFile]:
@@ -167,7 +172,9 @@ def render(report: ScanReport, format_: OutputFormat, style: OutputStyle) -> byt
             from outcrop.domain.reports import sarif  # noqa: PLC0415
 
             findings = [finding.fields | {"path": finding.path} for finding in report.findings]
-            content = _json(sarif.sarif(findings, report.gaps, version=__version__, well=well))
+            helps = _rule_helps(report.findings, style.own_rules)
+            log = sarif.sarif(findings, report.gaps, version=__version__, well=well, helps=helps)
+            content = _json(log)
         case OutputFormat.CSV:
             from outcrop.cli.report_formats.csv_report import write_csv  # noqa: PLC0415
 
@@ -186,6 +193,18 @@ def render(report: ScanReport, format_: OutputFormat, style: OutputStyle) -> byt
 
             content = write_html(shown, report.gaps, ended_at=style.ended_at, files=report.files)
     return content
+
+
+def _rule_helps(findings: Sequence[LocalFinding], own_rules: Sequence[Path]) -> "dict[str, RuleHelp]":
+    """Return the advice and the impact of the rules of the findings, by their ids."""
+    from outcrop.domain.reports.sarif import RuleHelp  # noqa: PLC0415
+    from outcrop.scanner.rules.advice import find_advice  # noqa: PLC0415 - searches the rule files
+
+    helps = {}
+    for rule in {finding.hit.rule.id: finding.hit.rule for finding in findings}.values():
+        advice = find_advice(rule.id, rule.secret_type, own_rules)
+        helps[rule.id] = RuleHelp(advice.steps, advice.links, rule.impact.value)
+    return helps
 
 
 def _shown(finding: LocalFinding, style: OutputStyle) -> dict[str, Any]:

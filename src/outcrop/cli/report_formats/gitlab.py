@@ -6,6 +6,8 @@ from typing import Any
 
 import orjson
 
+from outcrop.domain.finding import severity_of
+
 _VERSION = "15.0.7"  # of the report's schema
 _NO_COMMIT = "0000000"  # how GitLab's own analyzer writes that a file was scanned without its history
 _MAX_NAME = 255  # characters
@@ -58,7 +60,7 @@ def _vulnerability(finding: Mapping[str, Any]) -> dict[str, Any]:
         "category": "secret_detection",
         "name": name[:_MAX_NAME],
         "description": description,
-        "severity": _severity(finding["composite_score"]),
+        "severity": severity_of(finding["composite_score"]).capitalize(),
         "confidence": _LEVELS[str(finding["confidence"])],
         "raw_source_code_extract": finding["matched_text"],
         "location": location,
@@ -66,8 +68,3 @@ def _vulnerability(finding: Mapping[str, Any]) -> dict[str, Any]:
             {"type": "outcrop_rule_id", "name": f"Outcrop rule {rule}"[:_MAX_NAME], "value": rule}
         ],
     }
-
-
-def _severity(score: float) -> str:
-    """Return GitLab's severity for a score."""
-    return "Critical" if score >= 80 else "High" if score >= 60 else "Medium" if score >= 40 else "Low"

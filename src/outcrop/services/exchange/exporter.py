@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from outcrop.domain.account import Account
-from outcrop.domain.finding import OPEN_STATUSES, Finding, Validation, public_fields
+from outcrop.domain.finding import OPEN_STATUSES, Finding, public_fields
 from outcrop.domain.finding_fields import SHOWN_FIELDS
 from outcrop.domain.paging import FindingQuery
 from outcrop.domain.reports import sarif
@@ -152,8 +152,6 @@ class _CsvWriter:
 
 # --- SARIF
 
-_LEVEL = {Validation.VALID: "error", Validation.INVALID: "note"}
-
 
 class _SarifWriter:
     """Writes SARIF 2.1.0. The rules follow the results, because they are known only after the last result."""
@@ -178,11 +176,7 @@ class _SarifWriter:
 
     def tail(self) -> bytes:
         """Return the bytes after the last finding."""
-        driver = {
-            "name": "outcrop",
-            "semanticVersion": self._version,
-            "rules": [rule for _, rule in self._rules.values()],
-        }
+        driver = sarif.driver_of(self._version) | {"rules": [rule for _, rule in self._rules.values()]}
         return b'],"tool":%s}]}\n' % orjson.dumps({"driver": driver})
 
     def _results(self, batch: list[Finding]) -> Iterator[dict[str, Any]]:
@@ -191,7 +185,7 @@ class _SarifWriter:
             fields = public_fields(finding)
             fields["rule"] = finding.rule or finding.pattern.secret_type or "unknown"
             index, _ = self._rules.setdefault(fields["rule"], (len(self._rules), sarif.rule_of(fields)))
-            result = sarif.result_of(fields, index, level=_LEVEL.get(finding.validation_status, "warning"))
+            result = sarif.result_of(fields, index)
             result["partialFingerprints"] = {sarif.FINDING: str(finding.id)}
             result["properties"] = {name: fields[name] for name in _PROPERTIES}
             if finding.suppressed_at is not None or finding.status not in OPEN_STATUSES:
