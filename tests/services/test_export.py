@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from outcrop.domain.clock import now
-from outcrop.domain.finding import SourceType, Status, Validation
+from outcrop.domain.finding import SourceType, Status, Validation, severity_of
 from outcrop.domain.paging import FindingQuery
 from outcrop.services.exchange import ExportFormat, export_findings
 from outcrop.services.findings import list_findings
@@ -23,6 +23,7 @@ from tests.support.factories import make_line, without_computed
 from tests.support.sarif import VALIDATOR
 
 JO = "jo@example.com"
+LEVELS = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
 SECRET = "made-up-" + "Xp9" * 8
 
 
@@ -176,7 +177,7 @@ def test_sarif_is_valid_and_marks_closed_findings(backend: Backend) -> None:
         result = results[line["id"]]
         assert result["rank"] == line["composite_score"]
         assert result["level"] == {"valid": "error", "invalid": "note"}.get(
-            line["validation_status"], "warning"
+            line["validation_status"], LEVELS[severity_of(line["composite_score"])]
         )
         closed = line["suppressed_at"] is not None or line["status"] not in {"active", "stale"}
         assert ("suppressions" in result) == closed
