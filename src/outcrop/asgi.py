@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import structlog
 from fastapi import APIRouter
@@ -21,11 +21,14 @@ from outcrop.api.errors import HANDLERS
 from outcrop.api.middleware import DEADLINE, RequestMiddleware
 from outcrop.api.shapes import json_response
 from outcrop.api.v2 import imports as v2_imports
+from outcrop.api.v2.errors import V2_HANDLERS
 from outcrop.domain.errors import OutcropError
+from outcrop.limits import MEGA, UPLOAD_LATE_SECONDS, UPLOADS
 from outcrop.notes import NoteCleaner
 from outcrop.portal.app import create_portal
 from outcrop.runtime import Runtime
 from outcrop.scanner.engine.load import load_ruleset
+from outcrop.services.exchange.upload import UploadLanes
 from outcrop.services.readiness import MIN_FREE_BYTES, Readiness, ReadinessCheck
 from outcrop.services.shares import AccountShares
 from outcrop.sources.workspace import cache_folder
@@ -37,12 +40,21 @@ _V2 = (v2_imports.router,)
 log = structlog.get_logger()
 
 
+class Uploads(NamedTuple):
+    """The lanes of uploads, and the limits of each."""
+
+    lanes: UploadLanes
+    max_bytes: int
+    max_late: float  # seconds
+
+
 class AppState(TypedDict):
     """State of the Starlette application."""
 
     runtime: Runtime
     readiness: ReadinessCheck
     shares: AccountShares
+    uploads: Uploads
 
 
 def create_app(
@@ -57,6 +69,8 @@ def create_app(
     min_free_bytes: int = MIN_FREE_BYTES,
     deadline: float = DEADLINE,
     webhook_ports: frozenset[int] = frozenset(),
+    import_max_bytes: int = 256 * MEGA,
+    upload_late_seconds: float = UPLOAD_LATE_SECONDS,
 ) -> ASGIApp:
     """Return the application. The runtime is opened when the server starts and closed when it stops.
 
@@ -71,10 +85,13 @@ def create_app(
             except OutcropError as error:
                 log.error("not_started", reason=error.message)  # noqa: TRY400 - an expected failure
                 raise
+            lanes = UploadLanes(UPLOADS)
+            stack.callback(lanes.close)
             yield {
                 "runtime": opened,
                 "readiness": ReadinessCheck(opened.pool, min_free_bytes),
                 "shares": AccountShares(),
+                "uploads": Uploads(lanes, import_max_bytes, upload_late_seconds),
             }
 
     notes = NoteCleaner(partial(load_ruleset, own_rules, cache=cache_folder()))
@@ -87,7 +104,7 @@ def create_app(
         *_routes(PREFIX, _V1),
         *_routes(PREFIX_V2, _V2),
     ]
-    app = Starlette(routes=routes, exception_handlers=HANDLERS, lifespan=lifespan)
+    app = Starlette(routes=routes, exception_handlers=HANDLERS | V2_HANDLERS, lifespan=lifespan)
     app.router.redirect_slashes = False
     portal = create_portal(
         base_url=base_url,

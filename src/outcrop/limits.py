@@ -39,6 +39,13 @@ CLIENT_BYTES_PER_SECOND = 4_000
 ACCOUNT_REQUESTS = 4
 ACCOUNT_WAIT_SECONDS = 5.0
 
+# Reports that one process of the API receives at once; of each, the pace, the seconds that it may be behind
+# that pace, and the seconds in all.
+UPLOADS = 64
+UPLOAD_BYTES_PER_SECOND = 1_000
+UPLOAD_LATE_SECONDS = 15.0
+UPLOAD_SECONDS = 900.0
+
 # Bytes of the data segment of one git process.
 READ_MEMORY = 700 << 20  # to read objects
 

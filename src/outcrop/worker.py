@@ -21,6 +21,9 @@ from outcrop.runtime import Runtime
 from outcrop.scanner.engine.load import load_ruleset
 from outcrop.services import sessions
 from outcrop.services.delivery import DeliveryWorker
+from outcrop.services.exchange.staged_import import MergeContext, merge_import, tidy_imports
+from outcrop.services.exchange.upload import MERGE_TASK
+from outcrop.services.pipeline.announce import announce_imported
 from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.enqueue import PLAN_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK
 from outcrop.services.pipeline.maintenance import (
@@ -50,6 +53,7 @@ _SCHEDULE_EVERY, _HOUR = 15.0, 3_600.0  # seconds
 _JOB_STOP_TIMEOUT = 4.0  # seconds in which a running job may end when the worker is stopped
 _RELEASE_TIMEOUT = 2.0  # seconds in which a cancelled job returns its source to the queue
 _CONCURRENT_REQUESTS = 4  # jobs that a user waits for
+_CONCURRENT_IMPORTS = 2
 _RECONNECT_PAUSE = 2.0  # seconds
 _MAX_RETRY_DELAY = 60  # seconds
 
@@ -114,6 +118,7 @@ async def work(
                 (_SCHEDULE_EVERY, lambda: _save_heartbeats(runtime)),
                 (dead_after / 2, lambda: requeue_stalled_jobs(context, dead_after=dead_after)),
                 (dead_after / 2, lambda: resume_orphaned_runs(context)),
+                (dead_after / 2, lambda: tidy_imports(runtime.pool)),
                 (_HOUR, lambda: revalidate_due(context)),
                 (_HOUR, lambda: rescore_outdated(context)),
                 (_HOUR, lambda: _if_clock_is_right(runtime, lambda: mark_stale(context, after=stale_after))),
@@ -245,7 +250,11 @@ async def _run_queues(app: procrastinate.App, max_jobs: int, dead_after: float) 
     async with app.open_async():
         # One account has at most `max_jobs` sources and a plan, which mostly waits for the code host. The
         # other place is for a second account, so that it need not wait for the end of a long source.
-        concurrency = {jobs.QUEUE: max_jobs + 2, jobs.INTERACTIVE_QUEUE: _CONCURRENT_REQUESTS}
+        concurrency = {
+            jobs.QUEUE: max_jobs + 2,
+            jobs.INTERACTIVE_QUEUE: _CONCURRENT_REQUESTS,
+            jobs.IMPORT_QUEUE: _CONCURRENT_IMPORTS,
+        }
         workers = [
             asyncio.create_task(
                 app.run_worker_async(
@@ -339,6 +348,14 @@ def _build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:
         """Run the job that checks the credential of a finding."""
         with _log_failure(finding=finding_id):
             await run_requested_validation(context, account_id, UUID(finding_id), by=by)
+
+    @app.task(name=MERGE_TASK, retry=_RetryAlways())
+    async def merge(account_id: int, import_id: str) -> None:
+        """Run the job that merges a report which was received over the API, and sends the events of it."""
+        with _log_failure(report=import_id):
+            merging = MergeContext(context.pool, context.keys, runtime.url)
+            await merge_import(merging, account_id, UUID(import_id))
+            await announce_imported(context, account_id, UUID(import_id))
 
     return app
 

@@ -18,6 +18,7 @@ REGENERATE = "WRITE_OPENAPI_SNAPSHOT=1 .venv/bin/pytest -n0 tests/contract/test_
 ROUTES = {
     ("get", "/api/v2/imports"): "list_imports",
     ("get", "/api/v2/imports/{import_id}"): "get_import",
+    ("post", "/api/v2/imports"): "create_import",
 }
 
 

@@ -26,6 +26,7 @@ AUTHENTICATION = """
 BACKGROUND = """
     findings/rollups.fold_deltas findings/table.erase_secrets findings/scores.lock_outdated
     findings/verdicts.select_due findings/verdicts.unlock_revalidation
+    imports.delete_abandoned imports.forget_keys imports.select_unqueued
     outbox.lock_claimer outbox.unlock_claimer outbox.select_waiting_accounts outbox.save_results
     outbox.end_abandoned_deliveries webhooks.delete_old_deliveries
     people/links.delete_expired people/sessions.delete_expired people/sign_in_attempts.delete_expired
@@ -37,7 +38,7 @@ OPERATOR = """
     audit.append_to_every_account findings/rollups.find_mismatches findings/scores.select_sample
     keyring.unlock_keyring keyring.rotate_operator_key keyring.select_wrapped_keys keyring.upsert_wrapped_keys
     keyring.begin_data_key_rotation keyring.end_data_key_rotation
-    boxes._select_batch boxes._write
+    boxes._select_batch boxes._write imports.fail_unfinished
     outbox.end_open_deliveries people/accounts.insert people/accounts.select people/accounts.select_all
     people/keys.revoke
     runs/jobs.migrate runs/jobs._migrate_procrastinate runs/scans.lock_foreground

@@ -79,14 +79,14 @@ def responses(
     locks a finding (a 503 too). `transition`: a finding's status may not allow the action (400).
     """
     described = {
-        200: _response(success, "Success", _COUNTED),
-        400: _response(shapes.BadRequestShape, "The request cannot be parsed"),
-        401: _response(shapes.AuthErrorShape, "Missing or invalid authentication", _REQUEST_ID | _CHALLENGE),
-        403: _response(shapes.PlanErrorShape, "The plan lacks API access", _REQUEST_ID),
-        405: _response(shapes.MethodErrorShape, "The path does not accept this method", _COUNTED | _ALLOW),
-        429: _response(shapes.RateErrorShape, "Over the per-minute limit", _COUNTED | _RETRY),
-        500: _response(shapes.InternalErrorShape, "Internal error", _COUNTED),
-        503: _response(
+        200: response(success, "Success", _COUNTED),
+        400: response(shapes.BadRequestShape, "The request cannot be parsed"),
+        401: response(shapes.AuthErrorShape, "Missing or invalid authentication", _REQUEST_ID | _CHALLENGE),
+        403: response(shapes.PlanErrorShape, "The plan lacks API access", _REQUEST_ID),
+        405: response(shapes.MethodErrorShape, "The path does not accept this method", _COUNTED | _ALLOW),
+        429: response(shapes.RateErrorShape, "Over the per-minute limit", _COUNTED | _RETRY),
+        500: response(shapes.InternalErrorShape, "Internal error", _COUNTED),
+        503: response(
             shapes.BusyErrorShape, "The database is not available at the moment", _COUNTED | _RETRY
         ),
     }
@@ -94,19 +94,19 @@ def responses(
         described[503]["description"] += ", or another request is changing the finding"
     if transition:
         # A request that cannot be parsed is answered before it has a request id.
-        described[400] = _response(
+        described[400] = response(
             shapes.TransitionErrorShape,
             "The finding's status does not allow the action, or the request cannot be parsed",
             {"X-Request-Id": _REQUEST_ID["X-Request-Id"] | {"required": False}} | _LIMITED,
         )
     if parameters:
-        described[422] = _response(shapes.ParameterErrorShape, "A parameter is not valid", _COUNTED)
+        described[422] = response(shapes.ParameterErrorShape, "A parameter is not valid", _COUNTED)
     if lookup:
-        described[404] = _response(shapes.NotFoundShape, "The account has no record with this id", _COUNTED)
+        described[404] = response(shapes.NotFoundShape, "The account has no record with this id", _COUNTED)
     return dict(sorted(described.items()))
 
 
-def _response(
+def response(
     model: type[BaseModel], description: str, headers: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the description of one response."""

@@ -94,7 +94,7 @@ async def _handle_routing_error(_: Request, exc: Exception) -> Response:
     return error(404, "not_found", "there is no such path")
 
 
-HANDLERS = {
+HANDLERS: dict[Any, Any] = {
     OutcropError: _handle_domain_error,
     ParameterError: _handle_parameter_error,
     HTTPException: _handle_routing_error,

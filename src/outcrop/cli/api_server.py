@@ -11,7 +11,7 @@ from outcrop.api.proxies import behind_proxies
 from outcrop.asgi import create_app
 from outcrop.cli.accept import HEAD_SECONDS, Acceptor, Connection, ConnectionLimits, count_descriptors
 from outcrop.cli.slow_readers import ReadWatch
-from outcrop.limits import CLIENT_SECONDS
+from outcrop.limits import CLIENT_SECONDS, MEGA
 from outcrop.runtime import open_runtime
 from outcrop.settings import Settings
 
@@ -164,6 +164,7 @@ def serve_api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path 
         own_rules=[settings.rules] if settings.rules else [],
         notice=settings.notice,
         webhook_ports=settings.allowed_webhook_ports,
+        import_max_bytes=settings.import_max_mb * MEGA,
     )
     config = uvicorn.Config(
         behind_proxies(app, settings.trusted_proxies) if settings.trusted_proxies else app,

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.domain.secret import KeepSecrets
-from outcrop.store import audit, keyring, outbox, schema, secret_policy
+from outcrop.store import audit, imports, keyring, outbox, schema, secret_policy
 from outcrop.store.backup import tables as backup_tables
 from outcrop.store.backup.archive import ArchiveHeader, ArchiveReader, ArchiveWriter
 from outcrop.store.db import Connection
@@ -21,6 +21,7 @@ from outcrop.store.runs import scans
 
 _MAYBE_SENT = "restored from a backup: it may have been sent since"
 _RUN_INTERRUPTED = "it was still running when the backup was made"
+_IMPORT_INTERRUPTED = "the database was restored before the import was merged: send the report again"
 BackupProgress = Callable[[int], None]  # gets the bytes written or read so far
 
 
@@ -144,6 +145,7 @@ async def restore_backup(
         await secret_policy.save(db, verified.header.keep_secrets)
     deliveries = await outbox.end_open_deliveries(db, reason=_MAYBE_SENT, now=now)
     runs = await _end_runs(db, now=now)
+    await imports.fail_unfinished(db, _IMPORT_INTERRUPTED)
     header = verified.header
     detail = {
         "made_at": header.made_at.isoformat(),

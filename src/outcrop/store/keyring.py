@@ -87,6 +87,14 @@ class Keyring:
             {name: Secret(companion) for name, companion in companions.items()},
         )
 
+    def seal_bytes(self, plaintext: bytes, account_id: int, owner_id: UUID) -> bytes:
+        """Encrypt bytes that contain credentials, such as staged records."""
+        return _encrypt(self.data_key, plaintext, _associated_data(account_id, owner_id))
+
+    def open_bytes(self, box: bytes, account_id: int, owner_id: UUID) -> bytes:
+        """Decrypt the result of `seal_bytes`."""
+        return self._open(box, _associated_data(account_id, owner_id))
+
     def seal_excerpt(self, excerpt: Excerpt, account_id: int, finding_id: UUID) -> bytes:
         """Encrypt the lines around a finding's credential."""
         plaintext = json.dumps([excerpt.first, excerpt.at, excerpt.lines], ensure_ascii=False)

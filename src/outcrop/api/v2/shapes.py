@@ -1,6 +1,6 @@
 """The resources of `/api/v2`: their JSON fields, and the models that describe them."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -26,6 +26,11 @@ class ImportShape(BaseModel):
     findings_updated: Count
     findings_unchanged: Count
     error: ImportErrorShape | None = Field(description="Why the import failed; nothing is imported then.")
+
+
+class AcceptedImportShape(BaseModel):
+    id: Id
+    status: Literal["queued"]
 
 
 def import_fields(report: ReportImport) -> dict[str, Any]:

@@ -53,15 +53,18 @@ class RecordBuilder:
         keep_secrets: bool,
         format_: ImportFormat,
         restore: bool,
+        may_restore: bool = True,
         repo: str | None = None,
         commit: str | None = None,
     ) -> None:
+        """Set what all records share. With `may_restore` false, every record is a scanner's report."""
         self.keys = keys
         self.account_id = account_id
         self.now = now
         self.keep_secrets = keep_secrets
         self.format = format_
         self.restore = restore
+        self.may_restore = may_restore
         self.repo = repo  # of records that name no repository
         self.commit = commit  # of records that name no commit
         self.unplaced = 0  # records whose source is the report itself
@@ -82,6 +85,8 @@ class RecordBuilder:
 
     def _restores(self, imported: ImportedFinding) -> bool:
         """Whether a record replaces all fields of a stored finding: an exported one, or all on request."""
+        if not self.may_restore:
+            return False
         is_exported = imported.id is not None and imported.fingerprint is None
         return self.restore or (self.format is ImportFormat.OUTCROP and is_exported)
 

@@ -5,12 +5,14 @@
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import BinaryIO
+from uuid import UUID
 
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError
@@ -30,12 +32,17 @@ _FLUSH_INDEX_EVERY = 40_000  # findings; the pending list of the search index th
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
-    """The numbers of imported, new and updated findings."""
+    """The numbers of imported records, and of findings that are new, changed and unchanged."""
 
     lines: int
     new: int
-    updated: int
+    updated: int  # records about findings that existed
+    changed: int = field(default=0, compare=False)
+    unchanged: int = field(default=0, compare=False)
     unplaced: int = field(default=0, compare=False)  # records whose source is the report itself
+
+
+OnNew = Callable[[list[UUID]], Awaitable[None]]  # called with the ids of new findings of reports
 
 
 async def import_findings(
@@ -75,29 +82,54 @@ async def import_findings(
         commit=commit,
     )
     batches = _split_batches(builder.build_all(file_records, progress))
-    lines = new = 0
     async with bulk.open_bulk_import(db):
-        loop = asyncio.get_running_loop()
-        batch = await loop.run_in_executor(None, next, batches, None)
-        while batch:
-            next_batch = loop.run_in_executor(None, next, batches, None)  # parsed while this one is written
-            try:
-                lines += len(batch)
-                merged = await merge_with_stored(db, keys, account.id, batch, by=by, now=now)
-                new += await bulk.upsert_batch(db, account.id, merged.records)
-                wrong = await scores.select_wrong_spread(db, account.id, merged.repeated)
-                await scores.rescore(db, account.id, wrong, partial(score_stored, moment=now))
-                if lines % _FLUSH_INDEX_EVERY < _BATCH_SIZE:
-                    await bulk.flush_search_index(db)
-                    await bulk.discard_plans(db)
-            finally:
-                await asyncio.wait([next_batch])
-            batch = next_batch.result()
+        summary = await merge_batches(db, keys, account.id, _read_ahead(batches), by=by, now=now)
         # The audit line has the counts, so it is written last, in the same transaction.
-        detail = {"lines": lines, "new": new, "updated": lines - new}
+        detail = {"lines": summary.lines, "new": summary.new, "updated": summary.updated}
         line = audit.AuditLine(now, by, "findings.import", account.slug, detail=detail)
         await audit.append(db, account.id, line)
-    return ImportSummary(lines, new, lines - new, builder.unplaced)
+    return replace(summary, unplaced=builder.unplaced)
+
+
+async def merge_batches(
+    db: Connection,
+    keys: Keyring,
+    account_id: int,
+    batches: AsyncGenerator[list[ImportRecord]],
+    *,
+    by: str,
+    now: datetime,
+    on_new: OnNew | None = None,
+) -> ImportSummary:
+    """Merge batches of records with an account's findings, in the transaction of `bulk.open_bulk_import`."""
+    lines = new = changed = unchanged = 0
+    async with aclosing(batches):
+        async for batch in batches:
+            lines += len(batch)
+            merged = await merge_with_stored(db, keys, account_id, batch, by=by, now=now)
+            added = await bulk.upsert_batch(db, account_id, merged.records)
+            new, changed = new + added, changed + len(merged.records) - added
+            unchanged += merged.unchanged
+            wrong = await scores.select_wrong_spread(db, account_id, merged.repeated)
+            await scores.rescore(db, account_id, wrong, partial(score_stored, moment=now))
+            if on_new is not None:
+                await on_new(merged.new_ids)
+            if lines % _FLUSH_INDEX_EVERY < _BATCH_SIZE:
+                await bulk.flush_search_index(db)
+                await bulk.discard_plans(db)
+    return ImportSummary(lines, new, lines - new, changed, unchanged)
+
+
+async def _read_ahead(batches: Iterator[list[ImportRecord]]) -> AsyncGenerator[list[ImportRecord]]:
+    """Yield the batches; a thread parses the next one while the last one is written."""
+    loop = asyncio.get_running_loop()
+    upcoming = loop.run_in_executor(None, next, batches, None)
+    try:
+        while batch := await upcoming:
+            upcoming = loop.run_in_executor(None, next, batches, None)
+            yield batch
+    finally:
+        await asyncio.wait([upcoming])
 
 
 def _split_batches(records: Iterator[ImportRecord]) -> Iterator[list[ImportRecord]]:

@@ -64,7 +64,8 @@ async def merge_with_stored(
         for record in merged.rows.values()
         if record.fingerprint is not None and (record.score_detail is None or places[record.fingerprint] > 1)
     ]
-    return MergedBatch([*merged.rows.values(), *updated], repeated)
+    new_ids = [record.finding.id for record in merged.new]
+    return MergedBatch([*merged.rows.values(), *updated], repeated, new_ids, merged.reported - len(changes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class MergedBatch:
 
     records: list[FindingRecord]
     repeated: list[bytes]  # fingerprints
+    new_ids: list[UUID]  # of the new findings of reports
+    unchanged: int  # stored findings that the reports did not change
 
 
 class _Merge:
@@ -88,6 +91,11 @@ class _Merge:
     def new(self) -> list[FindingRecord]:
         """The new findings of reports."""
         return [record for record in self.rows.values() if record.score_detail is not None]
+
+    @property
+    def reported(self) -> int:
+        """The number of stored findings that reports are about."""
+        return len(self._reports)
 
     def restore(self, record: FindingRecord) -> FindingRecord:
         """Add a restored finding, in place of earlier records of the batch about it; return its row."""

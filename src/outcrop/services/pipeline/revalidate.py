@@ -139,6 +139,29 @@ async def _add_verdict_keys(db: Connection, context: ValidationContext, stored: 
     await verdicts.set_keys(db, stored.account_id, found)
 
 
+async def check_unvalidated(
+    context: ValidationContext, account_id: int, finding_ids: Sequence[UUID], *, by: str
+) -> None:
+    """Check the credentials of findings that have no verdict, unless validation is off.
+
+    Each verdict is stored with all findings of its credential; `by` is the actor in the audit trail.
+    """
+    if context.validator.mode is ValidationMode.OFF:
+        return
+    async with context.pool.connection() as db:
+        stored = await verdicts.select_unvalidated(db, account_id, finding_ids)
+    opened = []
+    for credential in stored:
+        with suppress(DamagedValueError):
+            if (found := _open_credential(context, credential)) is not None:
+                opened.append(found)
+    results: dict[int, Verdict] = {}
+    await check_all(context.validator, [found.credential for found in opened], results.__setitem__)
+    for number, found in enumerate(opened):
+        async with context.pool.connection() as db, db.transaction():
+            await _store_verdict(db, context, found, results[number], by=by)
+
+
 # --- at a user's request
 
 

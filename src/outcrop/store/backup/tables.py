@@ -45,6 +45,7 @@ EXCLUDED_TABLES = {  # table -> why it is not in a backup
     "sign_in_attempts": "counts 15 minutes only",
     "rate_windows": "counts a minute only",
     "import_batches": "belongs to the jobs of the moment",
+    "import_news": "belongs to the jobs of the moment",
     # Jobs may have been done after the backup. Unfinished runs are ended by the restore.
     "procrastinate_jobs": "is the queue of the moment",
     "procrastinate_events": "is the queue of the moment",

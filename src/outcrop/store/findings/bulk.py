@@ -99,6 +99,14 @@ async def open_bulk_import(db: Connection) -> AsyncIterator[None]:
     await db.execute("VACUUM (ANALYZE) findings, finding_search, finding_services, rollups, rollup_deltas")
 
 
+@asynccontextmanager
+async def open_small_import(db: Connection) -> AsyncIterator[None]:
+    """Run the block in one transaction for a few batches. The tables are not vacuumed afterwards."""
+    async with db.transaction():
+        await create_batch_table(db)
+        yield
+
+
 async def create_batch_table(db: Connection) -> None:
     """Create the temporary table `batch` for `upsert_batch`, until this transaction ends."""
     await db.execute("""

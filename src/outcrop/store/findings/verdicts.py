@@ -1,6 +1,6 @@
 """Store the issuers' verdicts about an account's credentials, and find the credentials to validate again."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
@@ -188,6 +188,21 @@ async def select_credential(db: Connection, account_id: int, finding_id: UUID) -
     )
     row = await cursor.fetchone()
     return None if row is None else StoredCredential(*row)
+
+
+async def select_unvalidated(
+    db: Connection, account_id: int, finding_ids: Sequence[UUID]
+) -> list[StoredCredential]:
+    """Return the stored credentials of those findings that have no verdict yet, each credential once."""
+    cursor = await db.execute(
+        f"""SELECT DISTINCT ON (coalesce(verdict_key, fingerprint))
+                   account_id, id, fingerprint, coalesce(verdict_key, fingerprint), secret_box, rule,
+                   pattern_secret_type FROM findings
+            WHERE {rows.OF_ACCOUNT} AND {rows.one_of("id")} AND validation_status = 'unvalidated'
+              AND secret_box IS NOT NULL AND fingerprint IS NOT NULL AND rule IS NOT NULL""".encode(),
+        [account_id, list(finding_ids)],
+    )
+    return [StoredCredential(*row) for row in await cursor.fetchall()]
 
 
 async def try_lock_revalidation(db: Connection) -> bool:

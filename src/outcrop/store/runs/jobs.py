@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 QUEUE = "outcrop"
 INTERACTIVE_QUEUE = "asked"  # jobs that a person waits for; they must not queue behind runs that take hours
+IMPORT_QUEUE = "imports"  # a CI job may wait for its import; it must not queue behind runs either
 # Session settings for procrastinate's own statements. Each touches a few jobs, but a plan that was made while
 # the queue was short, or from old statistics, would join the whole queue with itself, or sort it.
 SESSION_OPTIONS = " ".join(
@@ -194,7 +195,7 @@ async def requeue_stalled(db: Connection, dead_after: float) -> list[dict[str, A
              AND (w.id IS NULL OR w.last_heartbeat < now() - make_interval(secs => %s))
              AND pg_postmaster_start_time() < now() - make_interval(secs => %s)
            FOR UPDATE OF j SKIP LOCKED""",
-        [[QUEUE, INTERACTIVE_QUEUE], dead_after, dead_after],
+        [[QUEUE, INTERACTIVE_QUEUE, IMPORT_QUEUE], dead_after, dead_after],
     )
     stalled = await cursor.fetchall()
     for job_id, _ in stalled:
