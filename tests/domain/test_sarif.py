@@ -23,6 +23,7 @@ def finding(**changes: Any) -> dict[str, Any]:
         "commit": "0123456789abcdef0123",
         "author": None,
         "confidence": "high",
+        "context": "production",
         "composite_score": 61.0,
         "fingerprint": "src/a b.py:01234:1",
         "validation_status": "unvalidated",

@@ -76,6 +76,7 @@ def make_lines(count: int) -> list[dict[str, Any]]:
                 first_seen_at=f"2026-01-{rng.randint(1, 28):02}T12:00:00+00:00",
                 current_line=rng.choice([None, 4]),
                 line_number=rng.choice([None, 7]),
+                context=rng.choice([None, "test", "production"]),
             )
         )
     return imported
@@ -176,6 +177,7 @@ def test_sarif_is_valid_and_marks_closed_findings(backend: Backend) -> None:
     for line in imported:
         result = results[line["id"]]
         assert result["rank"] == line["composite_score"]
+        assert result["properties"]["context"] == line["context"]
         assert result["level"] == {"valid": "error", "invalid": "note"}.get(
             line["validation_status"], LEVELS[severity_of(line["composite_score"])]
         )

@@ -56,6 +56,8 @@ VALUES: dict[tuple[str, str], Value] = {
     ("findings", "status"): lambda n: STATUSES[n - 1],
     ("findings", "validation_status"): lambda _: "unvalidated",
     ("findings", "validation_confidence"): lambda _: "low",
+    ("findings", "context"): lambda n: None if n == 3 else ("production", "test", "vendored")[n % 3],
+    ("findings", "detection_confidence"): lambda n: None if n == 3 else ("high", "medium")[n % 2],
     ("findings", "validation_detail"): lambda n: {"enabled_services": [f"service_{n}", "storage"]},
     ("findings", "composite_score"): lambda _: 62.0,
     ("findings", "source_type"): lambda n: ("repo", "gist", "commit", "endpoint", "js_bundle", "repo")[n - 1],

@@ -73,6 +73,7 @@ def scan(  # noqa: PLR0917 - one parameter per option
     staged: scan_options.Staged = False,
     pre_commit: scan_options.PreCommit = False,
     gitignore: scan_options.Gitignore = False,
+    no_tests: scan_options.NoTests = False,
     no_cache: scan_options.NoCache = False,
 ) -> None:
     """Find credentials. Exit code 0: none; 1: some; 2: a target could not be read."""
@@ -98,6 +99,7 @@ def scan(  # noqa: PLR0917 - one parameter per option
                 "--quiet": quiet,
                 "--format": output not in {None, OutputFormat.TABLE, OutputFormat.JSON},
                 "--only-valid": only_valid,
+                "--no-tests": no_tests,
             }
         )
         from outcrop.cli.account_scan import scan_for_account  # noqa: PLC0415 - imports the service
@@ -137,7 +139,9 @@ def scan(  # noqa: PLR0917 - one parameter per option
         limits=_source_limits(),
         **_remote_options(targets),
     )
-    _scan_and_print(targets, options, printed, validate=not no_validate, only_valid=only_valid)
+    _scan_and_print(
+        targets, options, printed, validate=not no_validate, only_valid=only_valid, no_tests=no_tests
+    )
 
 
 def _read_changes(
@@ -163,12 +167,23 @@ def _select_rules(
 
 
 def _scan_and_print(
-    targets: list[str], options: ScanOptions, printed: Printed, *, validate: bool, only_valid: bool
+    targets: list[str],
+    options: ScanOptions,
+    printed: Printed,
+    *,
+    validate: bool,
+    only_valid: bool,
+    no_tests: bool,
 ) -> NoReturn:
     """Scan without an account, validate, print and write the findings, and exit."""
     started_at = now()
     report, validated = _scan_and_validate(
-        targets, options, quiet=printed.quiet, validate=validate, only_valid=only_valid
+        targets,
+        options,
+        quiet=printed.quiet,
+        validate=validate,
+        only_valid=only_valid,
+        no_tests=no_tests,
     )
     style = OutputStyle(printed.show_secrets, validated, started_at, now(), printed.own_rules)
     if not printed.quiet or printed.format is not None:
@@ -179,7 +194,13 @@ def _scan_and_print(
 
 
 def _scan_and_validate(
-    targets: list[str], options: ScanOptions, *, quiet: bool, validate: bool, only_valid: bool
+    targets: list[str],
+    options: ScanOptions,
+    *,
+    quiet: bool,
+    validate: bool,
+    only_valid: bool,
+    no_tests: bool,
 ) -> tuple[ScanReport, bool]:
     """Scan without an account, and validate; return the report, and whether it was validated.
 
@@ -192,6 +213,8 @@ def _scan_and_validate(
             for note in options.ruleset.notes:
                 print(f"outcrop: {one_line(note)}", file=sys.stderr)
             report = local_scan.scan(targets, options, _scan_progress(stack))
+    if no_tests:
+        _drop_tests(report, quiet=quiet)
     return report, validate and _validate(report, only_valid=only_valid, quiet=quiet)
 
 
@@ -268,6 +291,17 @@ def _validate(report: ScanReport, *, only_valid: bool, quiet: bool) -> bool:
             counts = ", ".join(f"{count} {status}" for status, count in sorted(Counter(dropped).items()))
             print(f"not shown: {counts}", file=sys.stderr)
     return True
+
+
+def _drop_tests(report: ScanReport, *, quiet: bool) -> None:
+    """Drop the findings that are not of production, and print how many they are to stderr."""
+    dropped = Counter(
+        str(finding.fields["context"]) for finding in report.findings if not finding.is_production
+    )
+    report.findings = [finding for finding in report.findings if finding.is_production]
+    if not quiet:
+        counts = ", ".join(f"{count} {context}" for context, count in sorted(dropped.items()))
+        print(f"left out by --no-tests: {counts or 'none'}", file=sys.stderr)
 
 
 def _read_baseline(file: Path | None) -> list[str]:

@@ -103,6 +103,9 @@ PreCommit = Annotated[
 Gitignore = Annotated[
     bool, typer.Option("--gitignore", help="In a folder: skip files that .gitignore excludes.")
 ]
+NoTests = Annotated[
+    bool, typer.Option("--no-tests", help="Leave out tests, examples, documentation and vendored code.")
+]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Ignore the results of earlier scans.")]
 
 # --- What is reported

@@ -62,8 +62,11 @@ def print_table(
         soft_wrap=not is_terminal,
     )
     if report.findings:
-        columns = ["score", "verdict", "rule", "place", "commit", "credential", "because"]
-        shown = [column for column in columns if validated or column not in {"verdict", "because"}]
+        columns = ["score", "verdict", "rule", "place", "context", "commit", "credential", "because"]
+        hidden = set() if validated else {"verdict", "because"}
+        if all(finding.is_production for finding in report.findings):
+            hidden.add("context")
+        shown = [column for column in columns if column not in hidden]
         table = Table(*shown, box=None, pad_edge=False, header_style="bold")
         for finding in report.findings:
             cells = _cells(finding, show_secrets=show_secrets)
@@ -84,6 +87,7 @@ def _cells(finding: LocalFinding, *, show_secrets: bool) -> dict[str, str | Text
         "verdict": str(fields["validation_status"]),
         "rule": fields["rule"],
         "place": Text(f"{fields['file_path'] or '(unreachable)'}:{fields['line_number']}", overflow="fold"),
+        "context": str(fields["context"]),
         "commit": (fields["commit"] or "")[:10],
         "credential": Text(one_line(credential), overflow="fold"),
         "because": Text(f"{reason}; opens {services}" if services else reason, overflow="fold"),

@@ -89,6 +89,16 @@ def score_bounds(severity: Severity) -> tuple[float, float | None]:
     return _MINIMUM[severity], _MAXIMUM.get(severity)
 
 
+class FindingContext(StrEnum):
+    """What the file of a credential is for; everything that is not recognised is production."""
+
+    PRODUCTION = "production"
+    TEST = "test"
+    EXAMPLE = "example"
+    DOCUMENTATION = "documentation"
+    VENDORED = "vendored"
+
+
 # Open findings need a decision. All other statuses are closed.
 OPEN_STATUSES = frozenset({Status.ACTIVE, Status.STALE})
 
@@ -193,6 +203,19 @@ class Finding:
             "Time of the last change. A new `last_seen_at` or `seen_count` alone is none.",
             extension=True,
             by_database=True,
+        ),
+    )
+    context: FindingContext | None = field(
+        default=None,
+        metadata=_meta(
+            "What the file is for; null if no scan of this release has seen the finding.", extension=True
+        ),
+    )
+    detection_confidence: Confidence | None = field(
+        default=None,
+        metadata=_meta(
+            "How sure it is that the value is a credential; null if no scan of this release has seen it.",
+            extension=True,
         ),
     )
 

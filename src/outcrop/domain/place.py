@@ -11,7 +11,7 @@ COMMIT_MESSAGE, TAG_MESSAGE = b".git/COMMIT_EDITMSG", b".git/TAG_EDITMSG"
 # The origin of an ordinary URL. Only this part is parsed: millions of imported URLs have few origins, and
 # parsed ones are cached.
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.:-]+(?=[/?#]|\Z)")
-_ON_THE_WEB = {SourceType.ENDPOINT, SourceType.JS_BUNDLE}
+SERVED_TYPES = frozenset({SourceType.ENDPOINT, SourceType.JS_BUNDLE})  # what web sites serve
 
 
 def source_of(source_type: SourceType, repo_full_name: str | None, source_url: str | None) -> str | None:
@@ -19,7 +19,7 @@ def source_of(source_type: SourceType, repo_full_name: str | None, source_url: s
     origin = _ORIGIN.match(source_url or "")
     parts = urlsplit(origin[0] if origin else source_url or "")
     host = parts.netloc.rpartition("@")[2].lower()
-    if source_type in _ON_THE_WEB:
+    if source_type in SERVED_TYPES:
         return f"{parts.scheme.lower()}://{host}" if host else None
     if repo_full_name:
         return f"https://{host or 'github.com'}/{repo_full_name.lower()}"

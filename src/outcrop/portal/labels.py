@@ -1,7 +1,7 @@
 """Labels of statuses, kinds, options and actions, as the portal shows them."""
 
 from outcrop.domain.account import Plan, Role
-from outcrop.domain.finding import SourceType, Status, Validation, Visibility
+from outcrop.domain.finding import FindingContext, SourceType, Status, Validation, Visibility
 from outcrop.domain.scan import ScanStatus
 from outcrop.domain.target import Schedule, TargetKind
 
@@ -25,6 +25,13 @@ SOURCE = {
     SourceType.COMMIT: "History",
     SourceType.ENDPOINT: "Web endpoint",
     SourceType.JS_BUNDLE: "JavaScript bundle",
+}
+CONTEXT = {
+    FindingContext.PRODUCTION: "Production",
+    FindingContext.TEST: "Test",
+    FindingContext.EXAMPLE: "Example",
+    FindingContext.DOCUMENTATION: "Documentation",
+    FindingContext.VENDORED: "Vendored code",
 }
 VISIBILITY = {
     Visibility.PUBLIC: "Public",

@@ -196,6 +196,7 @@ def test_a_finding_has_the_line_in_the_oldest_commit_and_the_line_at_the_tip(
     address = f"https://github.example/{shop.full_name}/blob"
     assert (at_tip["source_type"], at_tip["source_url"]) == ("repo", f"{address}/{first}/a.txt#L2")
     assert (at_tip["line_number"], at_tip["current_line"], at_tip["commit_id"]) == (2, 4, first)
+    assert (at_tip["context"], at_tip["detection_confidence"]) == ("production", "high")
     assert (removed["source_type"], removed["current_line"]) == ("commit", None)
     assert removed["source_url"] == f"{address}/{first}/gone/b.txt#L1"
     assert (at_side["source_type"], at_side["line_number"], at_side["current_line"]) == ("commit", 2, None)

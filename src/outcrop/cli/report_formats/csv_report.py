@@ -8,6 +8,7 @@ from outcrop.domain.reports.csv_cells import to_cell, write_rows
 _COLUMNS = (
     "rule",
     "confidence",
+    "context",
     "composite_score",
     "validation_status",
     "file_path",

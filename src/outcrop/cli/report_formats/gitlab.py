@@ -52,7 +52,8 @@ def _vulnerability(finding: Mapping[str, Any]) -> dict[str, Any]:
     if finding["line_number"]:
         location |= {"start_line": finding["line_number"], "end_line": finding["line_number"]}
     verdict = finding["validation_detail"].get("reason")
-    description = f"{name} {finding['matched_text']}" + (
+    context = str(finding["context"])
+    description = f"{name} {finding['matched_text']}, context {context}" + (
         f": {finding['validation_status']}, {verdict}" if verdict else ""
     )
     return {

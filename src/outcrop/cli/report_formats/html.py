@@ -14,7 +14,7 @@ th { background: #f3f5f7 }
 td.place, td.credential { font-family: ui-monospace, monospace; font-size: 13px; overflow-wrap: anywhere }
 .valid { color: #a40e26; font-weight: 600 }
 """
-_COLUMNS = ("Score", "Verdict", "Credential", "Rule", "Place", "Commit", "Author")
+_COLUMNS = ("Score", "Verdict", "Credential", "Rule", "Place", "Context", "Commit", "Author")
 
 
 def write_html(
@@ -62,6 +62,7 @@ def _row(finding: Mapping[str, Any]) -> str:
         f"<tr><td>{finding['composite_score']:.0f}</td>"
         f"<td{' class=valid' if verdict == 'valid' else ''}>{said}</td>"
         f'<td class="credential">{credential}</td><td>{escape(finding["rule"])}</td>'
-        f'<td class="place">{shown}</td><td>{escape((finding["commit"] or "")[:12])}</td>'
+        f'<td class="place">{shown}</td><td>{escape(str(finding["context"]))}</td>'
+        f"<td>{escape((finding['commit'] or '')[:12])}</td>"
         f"<td>{escape(finding['author'] or '')}</td></tr>"
     )

@@ -40,6 +40,7 @@ def _test_case(finding: Mapping[str, Any]) -> str:
         f"{name} {finding['matched_text']}",
         f"place: {place}, column {finding['column']}",
         f"rule: {finding['rule']}, confidence {finding['confidence']}",
+        f"context: {finding['context']}",
         f"score: {finding['composite_score']:.0f}",
         f"verdict: {finding['validation_status']}",
         *([f"commit: {finding['commit']}"] if finding["commit"] else []),

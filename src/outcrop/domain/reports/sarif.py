@@ -64,6 +64,7 @@ def sarif(
             "commit": finding["commit"],
             "author": finding["author"],
             "confidence": str(finding["confidence"]),
+            "context": str(finding["context"]),
             "validation_status": str(finding["validation_status"]),
             "validation_confidence": str(finding["validation_confidence"]),
             "validation_detail": finding["validation_detail"],

@@ -9,7 +9,7 @@
    value (`keep_best_by_scope`). Companions are stored in the hit of their secret (`attach_companions`) and
    are not reported themselves then (`drop_reported_companions`).
 5. The hits of the decoded text are added, unless they are known already (`merge_decoded`).
-6. Each hit gets its line and column (`locate`).
+6. Each hit gets its line, its column and a hint of its context (`locate`).
 """
 
 import re
@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.companions import attach_companions, drop_incomplete
 from outcrop.scanner.engine.confirm import confirm, confirm_generic
 from outcrop.scanner.engine.decoded import hash_escaped_range, scan_changed_text, scan_pieces
@@ -26,6 +27,7 @@ from outcrop.scanner.engine.kinds_of_hits import apply_kinds, lower_in_pages
 from outcrop.scanner.engine.precedence import drop_reported_companions, keep_best_by_scope, merge_decoded
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.triggers import EndsByTrigger, scan_triggers
+from outcrop.scanner.finding_context import find_hint
 from outcrop.scanner.rules.model import CredentialForm, Rule, Strength
 from outcrop.scanner.text.base64_archives import unpack_base64_archives
 from outcrop.scanner.text.encodings import (
@@ -231,7 +233,7 @@ def _find_in_archives(
 
 
 def locate(hits: list[Hit], data: bytes, position: Position) -> None:
-    """Set the line, the column and `allowed` of each hit.
+    """Set the line, the column, `allowed` and `context_hint` of each hit.
 
     `hits` are sorted by offset; `position` is the line and column of the first byte of `data`. A hit is
     allowed if ALLOW_MARK is in its line, within MAX_ALLOW_MARK_DISTANCE bytes of its value.
@@ -251,6 +253,8 @@ def locate(hits: list[Hit], data: bytes, position: Position) -> None:
         near_start = max(line_start, hit.start - MAX_ALLOW_MARK_DISTANCE)
         near_end = line_end if line_end >= 0 else hit.end + MAX_ALLOW_MARK_DISTANCE
         hit.allowed = ALLOW_MARK in data[near_start:near_end]
+        before = data[near_start : hit.start]
+        hit.context_hint = find_hint(before, reveal(hit.secret), placeholder=hit.placeholder)
 
 
 def count_characters(text: bytes) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from outcrop.domain.finding import Confidence
+from outcrop.domain.finding import Confidence, FindingContext
 from outcrop.domain.secret import Secret
 from outcrop.scanner.kinds.classify import KINDS
 from outcrop.scanner.rules.model import Rule, Strength
@@ -34,6 +34,7 @@ class Hit:
     line: int = 0
     column: int = 0
     allowed: bool = False  # its line has an allow mark
+    context_hint: FindingContext | None = None  # by its name and its value; its path is not known here
     judged: bool = False  # by its name and its characters: a rule that knows the issuer is preferred
     bare: bool = False  # without quotes: a value in a configuration file, an expression in code
     floor: Confidence = Confidence.LOW  # the least confidence that was asked for
@@ -55,7 +56,7 @@ class Hit:
     def shifted(self, by: int) -> "Hit":
         """Return a copy of the hit `by` bytes further on.
 
-        The copy has no companions, encoding, line, column and allow mark.
+        The copy has no companions, encoding, line, column, allow mark and hint of its context.
         """
         hit = Hit(
             self.rule,

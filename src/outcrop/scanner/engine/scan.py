@@ -18,7 +18,7 @@ from enum import StrEnum
 from io import BytesIO
 from typing import Any, NamedTuple
 
-from outcrop.domain.finding import Confidence
+from outcrop.domain.finding import Confidence, FindingContext
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.engine.delta_scan import FileVersion, scan_new_text
 from outcrop.scanner.engine.detect import Position, count_characters, find
@@ -107,6 +107,7 @@ def _make_hit(rule: Rule, value: str, companions: dict[str, str], *plain_values:
     fields = dict(zip(_PLAIN_FIELDS, plain_values, strict=True))
     fields |= {"strength": Strength(fields["strength"]), "confidence": Confidence(fields["confidence"])}
     fields["floor"] = Confidence(fields["floor"])
+    fields["context_hint"] = fields["context_hint"] and FindingContext(fields["context_hint"])
     return Hit(
         rule=rule,
         secret=Secret(value, mask_all=rule.password),

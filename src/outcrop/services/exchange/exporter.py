@@ -200,6 +200,8 @@ _PROPERTIES = (
     "status",
     "validation_status",
     "validation_confidence",
+    "detection_confidence",
+    "context",
     "source_type",
     "source_visibility",
     "source_url",

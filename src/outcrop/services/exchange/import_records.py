@@ -10,9 +10,10 @@ from uuid import UUID, uuid4, uuid5
 from pydantic import ValidationError
 
 from outcrop.domain.finding import OPEN_STATUSES, CredentialPattern, Finding, Resolution, Status, cut_note
-from outcrop.domain.place import identity, line_address, source_of
+from outcrop.domain.place import SERVED_TYPES, identity, line_address, source_of
 from outcrop.domain.secret import MASK, Secret, is_masked, is_password, reveal
 from outcrop.scanner.engine.masking import hides_in_paths
+from outcrop.scanner.finding_context import decide_context
 from outcrop.services.exchange.formats import FileRecord, ImportFormat, RecordError
 from outcrop.services.exchange.import_schema import (
     COPIED_FIELDS,
@@ -101,8 +102,9 @@ class RecordBuilder:
             self.unplaced += 1
         path = urlsplit(imported.source_url or "").path if imported.file_path is None else imported.file_path
         finding_id = self._choose_id(imported, source, path, restores=restores)
+        finding = self._build_finding(imported, finding_id)
         record = FindingRecord(
-            self._build_finding(imported, finding_id),
+            finding if restores else _add_context(finding, path),
             keep_first_seen=imported.first_seen_at is None,
             keep_last_seen=imported.last_seen_at is None,
         )
@@ -194,6 +196,18 @@ def _validate(where: str, fields: dict[str, Any]) -> ImportedFinding:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         raise RecordError(where, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _add_context(finding: Finding, path: str) -> Finding:
+    """Return a reported finding with its context; the report's own is kept, and none is made up."""
+    if finding.context is not None or not path:
+        return finding
+    context = decide_context(
+        path,
+        is_password=is_password(finding.pattern.secret_type),
+        is_served=finding.source_type in SERVED_TYPES,
+    )
+    return replace(finding, context=context)
 
 
 def mask_finding(finding: Finding, secret: Secret) -> Finding:

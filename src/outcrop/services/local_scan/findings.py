@@ -10,11 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from outcrop.domain.finding import Confidence, SourceType, Status, Validation, severity_of
-from outcrop.domain.place import line_address
+from outcrop.domain.finding import (
+    Confidence,
+    FindingContext,
+    SourceType,
+    Status,
+    Validation,
+    severity_of,
+)
+from outcrop.domain.place import SERVED_TYPES, line_address
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.masking import is_masked_in_paths
+from outcrop.scanner.finding_context import decide_context
 from outcrop.scanner.risk.score import Evidence, score
 from outcrop.scanner.rules.allowlist import is_allowed_at
 from outcrop.services.local_scan.options import TargetInfo
@@ -43,6 +51,11 @@ class LocalFinding(NamedTuple):
     def is_valid(self) -> bool:
         """Whether the issuer has confirmed that the credential works."""
         return self.evidence.validation is Validation.VALID
+
+    @property
+    def is_production(self) -> bool:
+        """Whether its file is not one of tests, examples, documentation or vendored code."""
+        return self.fields["context"] is FindingContext.PRODUCTION
 
 
 def describe_findings(
@@ -165,6 +178,13 @@ def _printed_fields(
         "fingerprint": fingerprint,
         "rule": hit.rule.id,
         "confidence": hit.confidence,
+        "detection_confidence": hit.confidence,
+        "context": decide_context(
+            evidence.path,
+            hint=hit.context_hint,
+            is_password=hit.rule.password,
+            is_served=evidence.source_type in SERVED_TYPES,
+        ),
         "column": hit.column,
         "current_line": located.current_line,
         "allowed_in_source": False,

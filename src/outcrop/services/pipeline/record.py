@@ -30,12 +30,13 @@ from outcrop.domain.finding import (
     mark_gone,
     mark_seen,
 )
-from outcrop.domain.place import identity
+from outcrop.domain.place import SERVED_TYPES, identity
 from outcrop.domain.release import format_release
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.masking import is_masked_in_paths
+from outcrop.scanner.finding_context import decide_context
 from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey
 from outcrop.services.pipeline.fence import write_transaction
 from outcrop.services.pipeline.masking import SecretMasker
@@ -344,6 +345,13 @@ def _move_to_place(finding: Finding, secret: DetectedSecret, recording: _Recordi
         line_number=secret.line,
         current_line=secret.current_line,
         allowed_in_source=hit.allowed,
+        context=decide_context(
+            secret.file_path,
+            hint=hit.context_hint,
+            is_password=hit.rule.password,
+            is_served=secret.source_type in SERVED_TYPES,
+        ),
+        detection_confidence=hit.confidence,
         matched_text=_storable(hit.secret.masked()),
         pattern=CredentialPattern(hit.rule.name, hit.rule.secret_type),
         commit=None if origin is None else origin.commit,

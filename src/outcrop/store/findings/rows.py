@@ -55,7 +55,7 @@ _WRITTEN_TUPLE_FIELDS = [
 ]
 # A dict lookup is ten times faster than calling an enum's class.
 _ENUM_FIELDS = [
-    (index, {member.value: member for member in field.type})
+    (index, {member.value: member for member in field.type} | ({None: None} if field.nullable else {}))
     for index, field in enumerate(FINDING_FIELDS)
     if isinstance(field.type, type) and issubclass(field.type, Enum)
 ]
