@@ -85,11 +85,12 @@ LONG = ("portal/", "e2e/", "services/", "store/", "contract/", "api/", "cli/", "
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def turn(item: pytest.Item) -> int:
-        path = item.path.relative_to(Path(__file__).parent).as_posix()
-        return next((n for n, start in enumerate(LONG) if path.startswith(start)), len(LONG))
+    @cache
+    def turn(path: Path) -> int:
+        name = path.relative_to(Path(__file__).parent).as_posix()
+        return next((n for n, start in enumerate(LONG) if name.startswith(start)), len(LONG))
 
-    items.sort(key=turn)
+    items.sort(key=lambda item: turn(item.path))
 
 
 def pytest_collection_finish() -> None:

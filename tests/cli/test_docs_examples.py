@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.support.factories import make_line
-from tests.support.rulesets import github_token
+from tests.support.rulesets import compiled_in, github_token
 
 ROOT = Path(__file__).parents[2]
 PAPERS = (
@@ -76,6 +76,7 @@ def test_every_other_example_runs(outcrop, environment, tmp_path, subtests):
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop/settings.py").write_text(f'TOKEN = "{github_token()}"\n')
     (tmp_path / "findings.jsonl").write_text(json.dumps(make_line()) + "\n")
+    compiled_in(tmp_path / "DIR")
     for command in (
         "init -q -b main",
         "add shop",

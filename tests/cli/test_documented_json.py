@@ -10,7 +10,7 @@ from tests.cli.conftest import Outcrop
 from tests.docs import inventory
 from tests.docs.pages import section
 from tests.support.factories import make_line
-from tests.support.rulesets import github_token
+from tests.support.rulesets import compiled_in, github_token
 
 # Commands in an order in which each has what it needs; {name} is a value of an earlier output.
 STEPS = (
@@ -64,6 +64,7 @@ def printed(outcrop: Outcrop, tmp_path, monkeypatch) -> dict[str, Any]:
     (tmp_path / "findings.jsonl").write_text(json.dumps(make_line()) + "\n")
     (tmp_path / "own.toml").write_text(OWN_RULE)
     (tmp_path / "shop").mkdir()
+    compiled_in(tmp_path / "compiled")
     (tmp_path / "shop/settings.py").write_text(f'TOKEN = "{github_token()}"\n')
     results: dict[str, Any] = {}
     for step in STEPS:

@@ -374,7 +374,7 @@ _TIMES = st.from_regex(
     r"([Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,12})?)?([Zz]|[-+ ][0-9]{2}:[0-9]{2})?)?",
     fullmatch=True,
 )
-_SPACES = [chr(code) for code in range(0x110000) if chr(code).isspace()]
+_SPACES = [chr(code) for code in range(0x3001) if chr(code).isspace()]  # U+3000 is the last one
 _WORDS = st.lists(st.sampled_from(["a", "ü", "/", "\ufeff", "\u200b", "\u180e", *_SPACES]), max_size=70).map(
     "".join
 )
@@ -399,7 +399,7 @@ _VALUES = {
 
 
 @given(asked=st.one_of(*(st.tuples(st.just(name), values) for name, values in _VALUES.items())))
-@settings(derandomize=True, max_examples=800, deadline=None)
+@settings(derandomize=True, max_examples=300, deadline=None)
 def test_a_value_is_taken_exactly_where_its_description_allows_it(asked: tuple[str, str]) -> None:
     assert _accepted(FindingParameters, *asked) is _described(FindingParameters, *asked)
 

@@ -97,6 +97,11 @@ def cached_in(home: Path) -> Path:
     return home
 
 
+def compiled_in(folder: Path) -> None:
+    """Put the compiled rules into a folder of `outcrop rules compile`, which then does not compile them."""
+    save_ruleset(folder, ruleset())
+
+
 def own_rules(text: str, name: str = "own.toml") -> RuleSet:
     """Compile the rules of one text, and nothing else."""
     return compile_ruleset(parse_rule_file(text, name))
