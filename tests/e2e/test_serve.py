@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -80,6 +81,7 @@ def wait_for(look: Any, what: str, seconds: float = 120) -> Any:
 
 
 def ready(base_url: str, **options: Any) -> bool:
+    options = {"verify": False} | options  # otherwise each request reads all certificates of the machine
     try:
         return httpx.get(f"{base_url}/readyz", timeout=3, trust_env=False, **options).status_code == 200
     except httpx.TransportError:
@@ -112,6 +114,22 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     yield folder
     for pid in processes_of(folder):
         os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a data folder whose database has the schema."""
+    private = tmp_path_factory.mktemp("template")
+    private.chmod(0o700)
+    outcrop(private / "data", "migrate")
+    return private / "data"
+
+
+@pytest.fixture
+def used(folder: Path, template: Path) -> Path:
+    """Return a data folder that has been used before: to create the database takes a second each time."""
+    shutil.copytree(template, folder, symlinks=True)
+    return folder
 
 
 @pytest.fixture
@@ -160,14 +178,14 @@ def test_a_customers_first_day(folder: Path, hooks: FakeServer) -> None:
     assert not processes_of(folder)
 
 
-def test_a_killed_parent_takes_its_children_along_and_the_next_one_adopts_the_database(folder: Path) -> None:
-    with serving(folder) as (process, base_url):
+def test_a_killed_parent_takes_its_children_along_and_the_next_one_adopts_the_database(used: Path) -> None:
+    with serving(used) as (process, base_url):
         wait_for(lambda: ready(base_url), "the service to be ready")
         process.kill()
         process.wait(120)
         wait_for(lambda: not ready(base_url), "the port to be closed")
-    outcrop(folder, "account", "list")
-    assert wait_for(lambda: not processes_of(folder), "every process to be gone") is True
+    outcrop(used, "account", "list")
+    assert wait_for(lambda: not processes_of(used), "every process to be gone") is True
 
 
 def test_a_child_that_does_not_end_by_itself_is_ended_after_its_parent() -> None:
@@ -182,41 +200,41 @@ def test_a_child_that_does_not_end_by_itself_is_ended_after_its_parent() -> None
     assert ended.returncode == -signal.SIGKILL
 
 
-def test_a_killed_child_is_started_again(folder: Path) -> None:
-    with serving(folder) as (process, base_url):
+def test_a_killed_child_is_started_again(used: Path) -> None:
+    with serving(used, "--no-worker") as (process, base_url):
         wait_for(lambda: ready(base_url), "the service to be ready")
         (child,) = [
-            pid for pid in processes_of(folder) if b"\0api\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            pid for pid in processes_of(used) if b"\0api\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]
         os.kill(child, signal.SIGKILL)
-        wait_for(lambda: child not in processes_of(folder), "the child to be gone")
+        wait_for(lambda: child not in processes_of(used), "the child to be gone")
         wait_for(lambda: ready(base_url), "the service to be back")
         process.terminate()
         assert process.wait(120) == 0
-    assert not processes_of(folder)
+    assert not processes_of(used)
 
 
-def test_a_killed_database_is_started_again_and_nothing_acknowledged_is_lost(folder: Path) -> None:
-    outcrop(folder, "account", "create", "acme", "--plan", "enterprise", "--email", "sec@acme.example")
+def test_a_killed_database_is_started_again_and_nothing_acknowledged_is_lost(used: Path) -> None:
+    outcrop(used, "account", "create", "acme", "--plan", "enterprise", "--email", "sec@acme.example")
     lines = [make_line() for _ in range(150)]
-    outcrop(folder, "import", "--account", "acme", "-", stdin="\n".join(map(json.dumps, lines)))
-    key = outcrop(folder, "key", "create", "--account", "acme", "--name", "ci")["key"]
+    outcrop(used, "import", "--account", "acme", "-", stdin="\n".join(map(json.dumps, lines)))
+    key = outcrop(used, "key", "create", "--account", "acme", "--name", "ci")["key"]
     headers = {"Authorization": f"Bearer {key}"}
     acknowledged = []
     with (
-        serving(folder) as (process, base_url),
+        serving(used) as (process, base_url),
         httpx.Client(base_url=base_url, headers=headers, trust_env=False, timeout=30) as client,
     ):
         wait_for(lambda: ready(base_url), "the service to be ready")
         children = {
             pid
-            for pid in processes_of(folder)
+            for pid in processes_of(used)
             if b"outcrop.cli.process" in Path(f"/proc/{pid}/cmdline").read_bytes()
         }
         for number, line in enumerate(lines):
             if number in {20, 70, 120}:
                 wait_for(lambda: ready(base_url), "the database to be back", 120)
-                kill_database(folder)
+                kill_database(used)
             answer = client.post(f"/api/v1/findings/{line['id']}/resolve")
             if answer.status_code == 200:
                 acknowledged.append(line["id"])
@@ -227,29 +245,29 @@ def test_a_killed_database_is_started_again_and_nothing_acknowledged_is_lost(fol
         assert len(acknowledged) > 60, "the service was there before, between and after the kills"
         states = [client.get(f"/api/v1/findings/{id_}").json()["data"]["status"] for id_ in acknowledged]
         assert set(states) == {"resolved"}
-        assert children <= set(processes_of(folder)), "no child had to be started again"
+        assert children <= set(processes_of(used)), "no child had to be started again"
         process.terminate()
         assert process.wait(60) == 0
-    assert not processes_of(folder)
-    log = (folder.parent / "serve.log").read_text()
+    assert not processes_of(used)
+    log = (used.parent / "serve.log").read_text()
     assert log.count('"database_restarted"') == 3
     assert all("event" in json.loads(line) for line in log.splitlines()), "every line is an event"
     assert "Traceback" not in log
 
 
-def test_the_service_can_be_stopped_while_its_database_cannot_be_started(folder: Path) -> None:
-    with serving(folder, "--no-worker") as (process, base_url):
+def test_the_service_can_be_stopped_while_its_database_cannot_be_started(used: Path) -> None:
+    with serving(used, "--no-worker") as (process, base_url):
         wait_for(lambda: ready(base_url), "the service to be ready")
-        settings = folder / "postgres/data/postgresql.conf"
+        settings = used / "postgres/data/postgresql.conf"
         settings.write_text("no_such_setting = 1\n")
-        kill_database(folder)
-        log = folder.parent / "serve.log"
+        kill_database(used)
+        log = used.parent / "serve.log"
         wait_for(lambda: '"database_not_started"' in log.read_text(), "the start to fail", 120)
         assert httpx.get(f"{base_url}/healthz", trust_env=False).status_code == 200
         process.terminate()
         assert process.wait(60) == 0
         assert "Traceback" not in log.read_text()
-    assert not processes_of(folder)
+    assert not processes_of(used)
 
 
 def kill_database(folder: Path) -> None:
@@ -273,12 +291,12 @@ def test_a_taken_port_is_one_line(folder: Path) -> None:
     assert not processes_of(folder)
 
 
-def test_a_port_that_becomes_free_is_waited_for(folder: Path) -> None:
-    log = folder.parent / "waiting.log"
+def test_a_port_that_becomes_free_is_waited_for(used: Path) -> None:
+    log = used.parent / "waiting.log"
     with socket.create_server(("127.0.0.1", 0)) as taken, log.open("w") as file:
         port = taken.getsockname()[1]
         process = subprocess.Popen(
-            [COMMAND, "serve", "--no-worker", "--port", str(port)], env=_environment(folder), stderr=file
+            [COMMAND, "serve", "--no-worker", "--port", str(port)], env=_environment(used), stderr=file
         )
         wait_for(lambda: '"port_in_use"' in log.read_text() or process.poll() is not None, "a try", 120)
     wait_for(lambda: ready(f"http://127.0.0.1:{port}"), "the service to be ready", 120)
@@ -301,10 +319,10 @@ def test_a_service_that_waits_for_its_port_can_be_stopped(folder: Path) -> None:
     assert not processes_of(folder)
 
 
-def test_tls_of_our_own(folder: Path, tmp_path: Path) -> None:
+def test_tls_of_our_own(used: Path, tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
     context = ssl.create_default_context(cafile=certificate)
-    with serving(folder, "--tls-cert", str(certificate), "--tls-key", str(key)) as (_, base_url):
+    with serving(used, "--no-worker", "--tls-cert", str(certificate), "--tls-key", str(key)) as (_, base_url):
         assert base_url.startswith("https://127.0.0.1:")
         wait_for(lambda: ready(base_url, verify=context), "the service to be ready")
         answer = httpx.get(f"{base_url}/api/v1/findings", verify=context, trust_env=False)
@@ -312,11 +330,11 @@ def test_tls_of_our_own(folder: Path, tmp_path: Path) -> None:
         assert answer.headers["strict-transport-security"] == "max-age=31536000"
 
 
-def test_behind_a_proxy_the_forwarded_scheme_is_believed_only_from_it(folder: Path) -> None:
+def test_behind_a_proxy_the_forwarded_scheme_is_believed_only_from_it(used: Path) -> None:
     base = {"OUTCROP_BASE_URL": "https://outcrop.example.com"}
     forwarded = {"X-Forwarded-Proto": "https"}
-    with serving(folder, **base, OUTCROP_TRUSTED_PROXIES="127.0.0.1") as (_, _base):
-        address = f"http://127.0.0.1:{port_of(folder)}"
+    with serving(used, "--no-worker", **base, OUTCROP_TRUSTED_PROXIES="127.0.0.1") as (_, _base):
+        address = f"http://127.0.0.1:{port_of(used)}"
         wait_for(lambda: ready(address), "the service to be ready")
         assert httpx.get(f"{address}/api/v1/findings", headers=forwarded, trust_env=False).status_code == 401
         redirected = httpx.get(f"{address}/api/v1/findings?q=a%20b", trust_env=False)
@@ -324,8 +342,8 @@ def test_behind_a_proxy_the_forwarded_scheme_is_believed_only_from_it(folder: Pa
             308,
             "https://outcrop.example.com/api/v1/findings?q=a%20b",
         )
-    with serving(folder, **base) as (_, _base):
-        address = f"http://127.0.0.1:{port_of(folder)}"
+    with serving(used, "--no-worker", **base) as (_, _base):
+        address = f"http://127.0.0.1:{port_of(used)}"
         wait_for(lambda: ready(address), "the service to be ready")
         assert httpx.get(f"{address}/api/v1/findings", headers=forwarded, trust_env=False).status_code == 308
 

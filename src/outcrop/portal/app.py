@@ -72,7 +72,7 @@ def create_portal(
     base_url: str,
     github_host: str,
     own_rules: Sequence[Path],
-    document: dict[str, Any],
+    document: Callable[[], dict[str, Any]],
     notes: NoteCleaner,
     notice: str | None = None,
     webhook_ports: frozenset[int] = frozenset(),

@@ -1,5 +1,6 @@
 """The API reference page, generated from the OpenAPI document, with `curl` commands."""
 
+import asyncio
 from typing import Any
 
 from starlette.responses import Response
@@ -8,7 +9,7 @@ from outcrop.portal.request import PortalRequest, get
 
 
 async def show_reference(request: PortalRequest) -> Response:
-    document = request.context.document
+    document = await asyncio.to_thread(request.context.document)
     groups: dict[str, list[dict[str, Any]]] = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():

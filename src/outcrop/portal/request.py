@@ -46,7 +46,7 @@ class PortalContext:
     renderer: Renderer
     github_host: str
     own_rules: tuple[Path, ...]  # rule files of the operator
-    document: dict[str, Any]  # the OpenAPI document
+    document: Callable[[], dict[str, Any]]  # returns the OpenAPI document; slow the first time
     notes: NoteCleaner
     webhook_ports: frozenset[int]  # that the operator allows; empty means all
 
