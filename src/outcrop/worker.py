@@ -21,6 +21,7 @@ from outcrop.runtime import Runtime
 from outcrop.scanner.engine.load import load_ruleset
 from outcrop.services import sessions
 from outcrop.services.delivery import DeliveryWorker
+from outcrop.services.exchange.news import REVALIDATE_TASK
 from outcrop.services.exchange.staged_import import MergeContext, merge_import, tidy_imports
 from outcrop.services.exchange.upload import MERGE_TASK
 from outcrop.services.pipeline.announce import announce_imported
@@ -353,9 +354,15 @@ def _build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:
     async def merge(account_id: int, import_id: str) -> None:
         """Run the job that merges a report which was received over the API, and sends the events of it."""
         with _log_failure(report=import_id):
-            merging = MergeContext(context.pool, context.keys, runtime.url)
+            merging = MergeContext(context.pool, context.keys, runtime.url, context.ruleset)
             await merge_import(merging, account_id, UUID(import_id))
             await announce_imported(context, account_id, UUID(import_id))
+
+    @app.task(name=REVALIDATE_TASK)
+    async def validate_due() -> None:
+        """Run the job that validates the credentials which are due, such as those of an import."""
+        with _log_failure(task=REVALIDATE_TASK):
+            await revalidate_due(context)
 
     return app
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -15,7 +16,9 @@ from outcrop.cli.streams import discard_output
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.paging import FindingQuery
 from outcrop.runtime import open_runtime, open_session
+from outcrop.scanner.engine.load import load_ruleset
 from outcrop.services import accounts, exchange
+from outcrop.sources.workspace import cache_folder
 from outcrop.store.db import current_time
 
 
@@ -37,6 +40,9 @@ def import_(
             "--restore",
             help="Replace all fields of findings that exist, also status and notes, by those of the file.",
         ),
+    ] = False,
+    sends_events: Annotated[
+        bool, typer.Option("--events", help="Send finding.new for each new finding that a report adds.")
     ] = False,
     repo: Annotated[
         str | None, typer.Option(metavar="URL", help="The repository of records that name none.")
@@ -75,6 +81,10 @@ def import_(
                 columns=columns,
                 repo=repo,
                 commit=commit,
+                load_rules=partial(
+                    load_ruleset, [settings.rules] if settings.rules else [], cache=cache_folder()
+                ),
+                sends_events=sends_events,
             )
 
     with ExitStack() as stack:

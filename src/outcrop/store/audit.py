@@ -1,5 +1,6 @@
 """Append lines to the audit trail, in the transaction of the change that they record, and read them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -30,6 +31,29 @@ async def append(db: Connection, account_id: int | None, line: AuditLine) -> Non
         """INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
            VALUES (%s, %s, %s, %s, %s, %s, %s)""",
         [account_id, line.at, line.actor, line.action, line.target, line.outcome, Jsonb(line.detail)],
+    )
+
+
+async def append_many(
+    db: Connection,
+    account_id: int,
+    lines: Sequence[tuple[str, dict[str, Any]]],
+    *,
+    at: datetime,
+    actor: str,
+    action: str,
+) -> None:
+    """Append lines about an action on several targets to an account's trail; `lines` are (target, detail)."""
+    if not lines:
+        return
+    await db.execute(
+        """INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
+           SELECT %s, %s, %s, %s, target, 'ok', detail
+           FROM unnest(%s::text[], %s::jsonb[]) AS line (target, detail)""",
+        [
+            *(account_id, at, actor, action),
+            *([target for target, _ in lines], [Jsonb(detail) for _, detail in lines]),
+        ],
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from outcrop.domain.finding import OPEN_STATUSES, CredentialPattern, Finding, Resolution, Status, cut_note
 from outcrop.domain.place import SERVED_TYPES, identity, line_address, source_of
 from outcrop.domain.secret import MASK, Secret, is_masked, is_password, reveal
+from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.masking import hides_in_paths
 from outcrop.scanner.finding_context import decide_context
 from outcrop.services.exchange.formats import FileRecord, ImportFormat, RecordError
@@ -19,8 +20,10 @@ from outcrop.services.exchange.import_schema import (
     COPIED_FIELDS,
     ImportedEvidence,
     ImportedFinding,
+    ImportedPattern,
     validate_finding,
 )
+from outcrop.services.exchange.recognise import Recogniser
 from outcrop.services.exchange.report_score import score_report
 from outcrop.sources.repository_address import normalise_repository, repository_name
 from outcrop.store.findings.bulk import FindingRecord
@@ -57,6 +60,7 @@ class RecordBuilder:
         may_restore: bool = True,
         repo: str | None = None,
         commit: str | None = None,
+        recogniser: Recogniser | None = None,
     ) -> None:
         """Set what all records share. With `may_restore` false, every record is a scanner's report."""
         self.keys = keys
@@ -68,6 +72,7 @@ class RecordBuilder:
         self.may_restore = may_restore
         self.repo = repo  # of records that name no repository
         self.commit = commit  # of records that name no commit
+        self.recogniser = recogniser  # of the credentials in reports; None: no rule is searched for
         self.unplaced = 0  # records whose source is the report itself
 
     def build_all(
@@ -101,6 +106,7 @@ class RecordBuilder:
             source = self.format.value
             self.unplaced += 1
         path = urlsplit(imported.source_url or "").path if imported.file_path is None else imported.file_path
+        hit = None if restores else self._recognise(imported)
         finding_id = self._choose_id(imported, source, path, restores=restores)
         finding = self._build_finding(imported, finding_id)
         record = FindingRecord(
@@ -109,10 +115,10 @@ class RecordBuilder:
             keep_last_seen=imported.last_seen_at is None,
         )
         if imported.secret is not None:
-            record = self._add_secret(record, imported.secret, source, path)
+            record = self._add_secret(record, imported.secret, source, path, hit)
         elif not is_masked(record.finding.matched_text):
             raise RecordError(where, "matched_text is not masked, and there is no `secret` to mask it from")
-        return record if restores else score_report(record, places=1, moment=self.now)
+        return record if restores else score_report(record, places=1, moment=self.now, hit=hit)
 
     def _add_place(self, imported: ImportedFinding) -> ImportedFinding:
         """Return the finding with the repository and the commit of this import, where it names none."""
@@ -129,6 +135,21 @@ class RecordBuilder:
                 imported.source_url = line_address(base, imported.commit, path, imported.line_number or 1)
         return imported
 
+    def _recognise(self, imported: ImportedFinding) -> Hit | None:
+        """Set value and type of a reported credential by our rule for it; return the rule's hit, or None.
+
+        Without a credential, those in the title are masked.
+        """
+        if self.recogniser is None:
+            return None
+        hit = self.recogniser.recognise(imported)
+        if hit is not None:
+            imported.secret = reveal(hit.secret)
+            imported.pattern = ImportedPattern(name=hit.rule.name, secret_type=hit.rule.secret_type)
+        elif imported.secret is None:
+            imported.pattern.name = self.recogniser.mask(imported.pattern.name)
+        return hit
+
     def _choose_id(self, imported: ImportedFinding, source: str | None, path: str, *, restores: bool) -> UUID:
         """Return the id to use if the finding is new.
 
@@ -138,7 +159,8 @@ class RecordBuilder:
         """
         if imported.id is not None and restores:
             return imported.id
-        if imported.legacy_id is not None and source == self.format.value:
+        is_unplaced = self.format is ImportFormat.SARIF and source == self.format.value
+        if imported.legacy_id is not None and is_unplaced:
             return imported.legacy_id
         if imported.secret is not None or (restores and self.format is ImportFormat.OUTCROP):
             return uuid4()
@@ -146,18 +168,28 @@ class RecordBuilder:
         place = (str(self.account_id), source or "", path, imported.pattern.secret_type, fingerprint)
         return uuid5(_NAMESPACE, "\0".join(place))
 
-    def _add_secret(self, record: FindingRecord, value: str, source: str | None, path: str) -> FindingRecord:
-        """Return the row with the encrypted credential and its digests, and without it in the texts."""
+    def _add_secret(
+        self, record: FindingRecord, value: str, source: str | None, path: str, hit: Hit | None
+    ) -> FindingRecord:
+        """Return the row with the encrypted credential and its digests, and without it in the texts.
+
+        `hit` is that of our rule on the credential, and has the parts that belong to it.
+        """
         finding = record.finding
         secret = Secret(value, mask_all=is_password(finding.pattern.secret_type))
+        if hit is not None:
+            finding, secret = replace(finding, rule=hit.rule.id), hit.secret
         finding = mask_finding(finding, secret)
         fingerprint = self.keys.compute_fingerprint(secret)
+        parts = {} if hit is None else hit.companions
+        box = self.keys.seal(secret, self.account_id, finding.id, parts) if self.keep_secrets else None
         return replace(
             record,
             finding=replace(finding, matched_text=secret.masked()),
             fingerprint=fingerprint,
             identity=None if source is None else identity(source, path, fingerprint),
-            secret_box=self.keys.seal(secret, self.account_id, finding.id) if self.keep_secrets else None,
+            secret_box=box,
+            verdict_key=self.keys.compute_verdict_key(fingerprint, parts),
         )
 
     def _build_finding(self, imported: ImportedFinding, finding_id: UUID) -> Finding:

@@ -16,10 +16,13 @@ from uuid import UUID
 
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.services.exchange.formats import ImportFormat, read_records
 from outcrop.services.exchange.import_records import ImportRecord, RecordBuilder
 from outcrop.services.exchange.merge import merge_with_stored
+from outcrop.services.exchange.news import record_news
+from outcrop.services.exchange.recognise import Recogniser
 from outcrop.sources.repository_address import normalise_repository
 from outcrop.store import audit, secret_policy
 from outcrop.store.db import Connection
@@ -59,13 +62,17 @@ async def import_findings(
     columns: Mapping[str, str] | None = None,
     repo: str | None = None,
     commit: str | None = None,
+    load_rules: Callable[[], RuleSet] | None = None,
+    sends_events: bool = False,
 ) -> ImportSummary:
     """Import all findings of a file, or none if one is invalid.
 
     A record either restores a finding, which replaces all its fields, or is a scanner's report
     (`ImportRecord.restores`). With `restore`, every record restores. `progress` gets the number of bytes read
     so far. `columns` are the columns of CSV by field. `repo` and `commit` are those of records that
-    name none. Raise BadInputError if `repo` is no address, or the file is not a report.
+    name none. `load_rules` loads the rules that recognise the credentials of reports; without
+    it no rule is searched for. With `sends_events`, `finding.new` is sent for each new open finding.
+    Raise BadInputError if `repo` is no address, or the file is not a report.
     """
     if repo is not None and normalise_repository(repo) is None:
         raise BadInputError("--repo should be the address of a repository")
@@ -80,10 +87,13 @@ async def import_findings(
         restore=restore,
         repo=repo,
         commit=commit,
+        recogniser=None if load_rules is None else Recogniser(load_rules),
     )
     batches = _split_batches(builder.build_all(file_records, progress))
     async with bulk.open_bulk_import(db):
-        summary = await merge_batches(db, keys, account.id, _read_ahead(batches), by=by, now=now)
+        summary = await merge_batches(
+            db, keys, account.id, _read_ahead(batches), by=by, now=now, sends_events=sends_events
+        )
         # The audit line has the counts, so it is written last, in the same transaction.
         detail = {"lines": summary.lines, "new": summary.new, "updated": summary.updated}
         line = audit.AuditLine(now, by, "findings.import", account.slug, detail=detail)
@@ -99,9 +109,14 @@ async def merge_batches(
     *,
     by: str,
     now: datetime,
+    sends_events: bool = False,
     on_new: OnNew | None = None,
 ) -> ImportSummary:
-    """Merge batches of records with an account's findings, in the transaction of `bulk.open_bulk_import`."""
+    """Merge batches of records with an account's findings, in the transaction of `bulk.open_bulk_import`.
+
+    With `sends_events`, `finding.new` is sent for each new open finding. With `on_new`, the caller validates
+    the new findings, and no job for it is queued.
+    """
     lines = new = changed = unchanged = 0
     async with aclosing(batches):
         async for batch in batches:
@@ -112,8 +127,15 @@ async def merge_batches(
             unchanged += merged.unchanged
             wrong = await scores.select_wrong_spread(db, account_id, merged.repeated)
             await scores.rescore(db, account_id, wrong, partial(score_stored, moment=now))
+            await record_news(
+                *(db, account_id, merged.new),
+                by=by,
+                now=now,
+                sends_events=sends_events,
+                is_validated_later=on_new is not None,
+            )
             if on_new is not None:
-                await on_new(merged.new_ids)
+                await on_new([record.finding.id for record in merged.new])
             if lines % _FLUSH_INDEX_EVERY < _BATCH_SIZE:
                 await bulk.flush_search_index(db)
                 await bulk.discard_plans(db)

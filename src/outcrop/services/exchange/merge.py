@@ -64,8 +64,8 @@ async def merge_with_stored(
         for record in merged.rows.values()
         if record.fingerprint is not None and (record.score_detail is None or places[record.fingerprint] > 1)
     ]
-    new_ids = [record.finding.id for record in merged.new]
-    return MergedBatch([*merged.rows.values(), *updated], repeated, new_ids, merged.reported - len(changes))
+    new = [merged.rows[id_] for id_ in merged.added if id_ in merged.rows]
+    return MergedBatch([*merged.rows.values(), *updated], repeated, new, merged.reported - len(changes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class MergedBatch:
 
     records: list[FindingRecord]
     repeated: list[bytes]  # fingerprints
-    new_ids: list[UUID]  # of the new findings of reports
+    new: list[FindingRecord]  # the new findings of reports
     unchanged: int  # stored findings that the reports did not change
 
 
@@ -84,6 +84,7 @@ class _Merge:
     def __init__(self, stored: dict[UUID, FindingRecord]) -> None:
         self.stored = stored
         self.rows: dict[UUID, FindingRecord] = {}  # restored and new findings
+        self.added: dict[UUID, None] = {}  # ids of new findings of reports, in their order
         self.rescored: set[UUID] = set()  # rows with another verdict than their score
         self._reports: defaultdict[UUID, list[FindingRecord]] = defaultdict(list)  # about stored findings
 
@@ -101,6 +102,7 @@ class _Merge:
         """Add a restored finding, in place of earlier records of the batch about it; return its row."""
         id_ = record.finding.id
         self._reports.pop(id_, None)
+        self.added.pop(id_, None)
         self.rescored.discard(id_)
         self.rows[id_] = _merge_restored(self.rows[id_], record) if id_ in self.rows else record
         return self.rows[id_]
@@ -116,6 +118,7 @@ class _Merge:
             self._reports[id_].append(report)
         else:
             self.rows[id_] = report
+            self.added[id_] = None
 
     def apply_reports(self, id_: UUID, record: FindingRecord) -> FindingRecord:
         """Return the row of a stored finding after all reports about it."""

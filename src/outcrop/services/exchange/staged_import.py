@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 from outcrop.domain.errors import BadInputError
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.services.exchange.formats import ImportFormat, RecordError
 from outcrop.services.exchange.import_records import ImportRecord, RecordBuilder
 from outcrop.services.exchange.importer import merge_batches
+from outcrop.services.exchange.recognise import Recogniser
 from outcrop.services.exchange.upload import MERGE_LOCK, enqueue_merge, open_batch
 from outcrop.store import audit, imports, secret_policy
 from outcrop.store.db import WORKER_IDLE_TIMEOUT, Connection, Pool, connect, current_time
@@ -29,6 +32,7 @@ class MergeContext:
     pool: Pool
     keys: Keyring
     url: str
+    ruleset: RuleSet | None = None  # recognises the credentials of the reports
 
 
 async def merge_import(context: MergeContext, account_id: int, import_id: UUID) -> None:
@@ -76,24 +80,19 @@ async def _merge_claimed(
             may_restore=False,
             repo=claimed.repo,
             commit=claimed.commit,
+            recogniser=None if (ruleset := context.ruleset) is None else Recogniser(lambda: ruleset),
         )
         summary = await merge_batches(
             *(db, context.keys, account_id, _read_staged(db, context.keys, account_id, claimed, builder)),
             by=claimed.by,
             now=now,
-            on_new=lambda ids: _note_new(db, account_id, claimed, ids),
+            on_new=partial(imports.add_news, db, account_id, claimed.id) if claimed.events else None,
         )
         counts = {"new": summary.new, "updated": summary.changed, "unchanged": summary.unchanged}
         await imports.finish(db, account_id, claimed.id, **counts)
         detail = {"lines": summary.lines, **counts, "format": claimed.format}
         line = audit.AuditLine(now, claimed.by, "findings.import", str(claimed.id), detail=detail)
         await audit.append(db, account_id, line)
-
-
-async def _note_new(db: Connection, account_id: int, claimed: ClaimedImport, ids: list[UUID]) -> None:
-    """Note new findings, if the sender wants their events."""
-    if claimed.events and ids:
-        await imports.add_news(db, account_id, claimed.id, ids)
 
 
 async def _read_staged(

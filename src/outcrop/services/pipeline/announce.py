@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 from outcrop.domain.events import EventType, event_about
 from outcrop.services.pipeline.context import ValidationContext
 from outcrop.services.pipeline.revalidate import check_unvalidated
-from outcrop.store import audit, imports, outbox
+from outcrop.store import imports, outbox
 from outcrop.store.db import current_time
 from outcrop.store.findings import table
 
@@ -32,6 +32,3 @@ async def announce_imported(context: ValidationContext, account_id: int, import_
                     continue
                 event = event_about(EventType.NEW, finding)
                 await outbox.append(db, account_id, event, event_id=uuid4(), now=moment)
-                detail = {"import": str(import_id), "to": finding.status}
-                line = audit.AuditLine(moment, _ACTOR, EventType.NEW, str(finding_id), detail=detail)
-                await audit.append(db, account_id, line)
