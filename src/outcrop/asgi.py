@@ -21,6 +21,7 @@ from outcrop.api.describe import describe
 from outcrop.api.errors import HANDLERS
 from outcrop.api.middleware import DEADLINE, RequestMiddleware
 from outcrop.api.shapes import json_response
+from outcrop.api.v2 import bulk as v2_bulk
 from outcrop.api.v2 import imports as v2_imports
 from outcrop.api.v2.errors import V2_HANDLERS
 from outcrop.domain.errors import OutcropError
@@ -36,7 +37,7 @@ from outcrop.sources.workspace import cache_folder
 
 PREFIX, PREFIX_V2 = "/api/v1", "/api/v2"
 _V1 = (findings.router, scans.router)
-_V2 = (v2_imports.router,)
+_V2 = (v2_imports.router, v2_bulk.router)
 
 log = structlog.get_logger()
 

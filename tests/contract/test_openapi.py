@@ -34,6 +34,7 @@ from outcrop.api.errors import ParameterError
 from outcrop.api.parameters import FindingParameters, NoteParameters, ScanParameters
 from outcrop.asgi import api_router
 from outcrop.domain.account import Plan
+from outcrop.domain.events import FIELDS, EventType
 from tests.support.backend import Backend, Tenant, running_server
 from tests.support.factories import make_line, make_scan
 from tests.support.openapi import allow_only_described_fields
@@ -51,6 +52,7 @@ LOOKED_UP = LISTED | {"404"}
 OPERATIONS = {  # of the specification, and false_positive of its gaps: the name, the answers, the body of 200
     ("get", "/api/v1/findings"): ("list_findings", LISTED, "ListShape_FindingShape_"),
     ("get", FINDING): ("get_finding", LOOKED_UP, "SingleShape_FindingShape_"),
+    ("get", f"{FINDING}/score"): ("get_score", LOOKED_UP, "SingleShape_ScoreShape_"),
     ("post", f"{FINDING}/suppress"): ("suppress_finding", LOOKED_UP, "SingleShape_MutationData_"),
     ("post", f"{FINDING}/resolve"): ("resolve_finding", LOOKED_UP, "SingleShape_MutationData_"),
     ("post", f"{FINDING}/restrict"): ("restrict_finding", LOOKED_UP, "SingleShape_MutationData_"),
@@ -204,6 +206,19 @@ def test_every_operation_takes_a_bearer_token(document: Json) -> None:
     assert (scheme["bearer"]["type"], scheme["bearer"]["scheme"]) == ("http", "bearer")
     assert document["security"] == [{"bearer": []}]
     assert all("security" not in operation for operation in _operations(document).values())
+
+
+def test_every_event_is_described_as_it_is_sent(document: Json) -> None:
+    events = {event for event in EventType if event is not EventType.TEST}
+    assert document["webhooks"].keys() == events
+    finding = document["components"]["schemas"]["FindingShape"]["properties"]
+    for event in events:
+        schema = document["webhooks"][event]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert schema["properties"]["event"]["const"] == event
+        assert schema["required"] == ["event", "delivered_at", "client_slug", "finding"]
+        sent = schema["properties"]["finding"]
+        assert tuple(sent["required"]) == FIELDS[event]
+        assert sent["properties"] == {name: finding[name] for name in FIELDS[event]}
 
 
 def test_the_description_is_the_snapshot(document: Json) -> None:
@@ -524,7 +539,7 @@ def test_what_happens_is_what_is_described(backend: Backend, document: Json, pla
     if "422" in statuses:
         wrong = (
             {"note": "x" * 501, "page": "0"}
-            if "suppress" not in place[1] and place != ("get", FINDING)
+            if "suppress" not in place[1] and place not in {("get", FINDING), ("get", f"{FINDING}/score")}
             else {}
         )
         holds(_ask(tenant, place, ids[0] if wrong else "x", ids[1], **wrong), 422)

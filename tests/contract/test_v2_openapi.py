@@ -19,6 +19,7 @@ ROUTES = {
     ("get", "/api/v2/imports"): "list_imports",
     ("get", "/api/v2/imports/{import_id}"): "get_import",
     ("post", "/api/v2/imports"): "create_import",
+    ("post", "/api/v2/findings/bulk"): "change_findings",
 }
 
 

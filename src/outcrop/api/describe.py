@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from outcrop import __version__
 from outcrop.api import shapes
+from outcrop.domain.events import FIELDS, EventType
 
 SECURITY_SCHEME = {
     "type": "http",
@@ -22,6 +23,7 @@ _TAGS = {  # by version of the API
         {"name": "scans", "description": "Scan runs: list and read them."},
     ],
     "v2": [
+        {"name": "findings", "description": "Triage many findings at once."},
         {
             "name": "imports",
             "description": "Reports of other scanners: send them, and read what became of them.",
@@ -113,6 +115,55 @@ def response(
     return {"model": model, "description": description} | ({} if headers is None else {"headers": headers})
 
 
+_ABOUT_EVENTS = {
+    EventType.NEW: "A finding is new, or open again after a scan had resolved it.",
+    EventType.RESOLVED: "A finding was resolved, by a user or by a scan.",
+    EventType.FALSE_POSITIVE: "A finding was marked as a false positive.",
+}
+_SIGNATURE = {
+    "name": "X-Service-Signature",
+    "in": "header",
+    "required": True,
+    "description": "HMAC-SHA256 of the raw body, keyed with the webhook's secret.",
+    "schema": {"type": "string", "pattern": "^sha256=[0-9a-f]{64}$"},
+}
+
+
+def _describe_webhooks(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the webhooks of a document; `properties` are the described fields of a finding."""
+    return {
+        event.value: {
+            "post": {
+                "operationId": f"on_{event.value.replace('.', '_')}",
+                "summary": event.value,
+                "description": about,
+                "tags": ["findings"],
+                "security": [],
+                "parameters": [_SIGNATURE],
+                "requestBody": {
+                    "required": True,
+                    "content": {"application/json": {"schema": _describe_event(event, properties)}},
+                },
+                "responses": {"2XX": {"description": "Received. Any other answer is a failure."}},
+            }
+        }
+        for event, about in _ABOUT_EVENTS.items()
+    }
+
+
+def _describe_event(event: EventType, properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an event's body."""
+    fields = {name: properties[name] for name in FIELDS[event]}
+    finding = {"type": "object", "properties": fields, "required": list(fields)}
+    body = {
+        "event": {"type": "string", "const": event.value},
+        "delivered_at": {"type": "string", "format": "date-time"},
+        "client_slug": {"type": "string", "description": "Slug of the account."},
+        "finding": finding,
+    }
+    return {"type": "object", "properties": body, "required": list(body)}
+
+
 def describe(router: APIRouter, base_url: str, version: str = "v1") -> dict[str, Any]:
     """Return the OpenAPI document of the routes of a version.
 
@@ -130,6 +181,8 @@ def describe(router: APIRouter, base_url: str, version: str = "v1") -> dict[str,
     app.include_router(router)
     schema = app.openapi()
     schema["info"]["x-release"] = __version__
+    if version == "v1":
+        schema["webhooks"] = _describe_webhooks(schema["components"]["schemas"]["FindingShape"]["properties"])
     schema["servers"] = [{"url": base_url}]
     schema.setdefault("components", {})["securitySchemes"] = {"bearer": SECURITY_SCHEME}
     schema["security"] = [{"bearer": []}]

@@ -9,10 +9,17 @@ from starlette.responses import Response
 
 from outcrop.api.shapes import json_response
 from outcrop.domain.account import API_MINIMUM
-from outcrop.domain.errors import BadInputError, BusyError, NotFoundError, OutcropError, TransitionError
+from outcrop.domain.errors import (
+    BadInputError,
+    BusyError,
+    ConflictError,
+    NotFoundError,
+    OutcropError,
+    TransitionError,
+)
 from outcrop.store.people.keys import KeyRefusal, RateWindow
 
-STATUS = {NotFoundError: 404, TransitionError: 400, BadInputError: 400}
+STATUS = {NotFoundError: 404, TransitionError: 400, BadInputError: 400, ConflictError: 409}
 
 REQUEST_ID = "outcrop.request_id"  # key in the ASGI scope, set by the middleware
 MISSING_AUTHORIZATION = "missing_authorization"

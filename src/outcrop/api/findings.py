@@ -44,6 +44,20 @@ async def get_finding(request: Request) -> Response:
     )
 
 
+@router.get(
+    "/{finding_id}/score",
+    response_model=None,
+    responses=responses(shapes.SingleShape[shapes.ScoreShape], lookup=True),
+    openapi_extra={"parameters": [FINDING_ID]} | shapes.EXTENSION,
+)
+async def get_score(request: Request) -> Response:
+    """Explain the score of a finding, part by part."""
+    context = api_context(request)
+    finding_id = parameters.finding_id(request.path_params["finding_id"])
+    score = await findings.explain_score(context.db, context.caller.account_id, finding_id)
+    return shapes.single_response(shapes.score_fields(score))
+
+
 @router.post(
     "/{finding_id}/suppress",
     response_model=None,

@@ -15,6 +15,7 @@ from outcrop.domain.finding import CredentialPattern, Finding, Resolution, Statu
 from outcrop.domain.finding_fields import SHOWN_FIELDS, FindingField
 from outcrop.domain.paging import Page
 from outcrop.domain.scan import ScanStatus, ScanType, Trigger
+from outcrop.services.findings import ExplainedScore
 
 T = TypeVar("T")
 
@@ -49,6 +50,18 @@ def single_response(shaped: dict[str, Any]) -> Response:
 def mutation_response(finding: Finding) -> Response:
     """Return the id and status of a changed finding in the mutation envelope."""
     return json_response({"data": {"id": str(finding.id), "status": finding.status}})
+
+
+def score_fields(explained: ExplainedScore) -> dict[str, Any]:
+    """Return a score and its parts as the API returns them."""
+    return {
+        "composite_score": explained.score,
+        "version": explained.version,
+        "parts": [
+            {"name": reason.name, "points": reason.points, "max": reason.most, "reason": reason.sentence}
+            for reason in explained.reasons
+        ],
+    }
 
 
 # --- Models for the description only. The functions above write the responses; tests compare the two.
@@ -112,6 +125,21 @@ def _finding_field(field: FindingField) -> tuple[Any, Any]:
 
 _finding_fields: dict[str, Any] = {field.name: _finding_field(field) for field in SHOWN_FIELDS}
 FindingShape = create_model("FindingShape", __base__=BaseModel, **_finding_fields)
+
+
+class ScorePartShape(BaseModel):
+    name: Extension[str] = Field(description="Such as `liveness`; `cap` if a cap has lowered the sum.")
+    points: Extension[float] = Field(description="Negative for a cap.")
+    max: Extension[float] = Field(description="The most points that the part can have.")
+    reason: Extension[str]
+
+
+class ScoreShape(BaseModel):
+    composite_score: Extension[float] = Field(ge=0, le=100)
+    version: Extension[int | None] = Field(
+        description="Of the method that computed the score; null if the score was imported."
+    )
+    parts: Extension[list[ScorePartShape]] = Field(description="Their points add up to the score.")
 
 
 class ProgressShape(BaseModel):

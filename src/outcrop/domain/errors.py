@@ -3,6 +3,7 @@
 OutcropError            has `code` and `message`; no HTTP status (api/errors.py has the table)
 ├── NotFoundError       the account has no record with this id or name
 ├── TransitionError     the finding's state does not allow the change
+├── ConflictError       what the caller has seen is no longer so; nothing was changed
 ├── BadInputError       a value given by the user is invalid
 ├── BusyError           another request is changing the same record; retry after `retry_after` seconds
 │   └── UnavailableError    the database does not answer a request
@@ -32,6 +33,10 @@ class NotFoundError(OutcropError):
 
 class TransitionError(OutcropError):
     code = "invalid_transition"
+
+
+class ConflictError(OutcropError):
+    code = "conflict"
 
 
 class BadInputError(OutcropError):

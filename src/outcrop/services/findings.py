@@ -3,16 +3,16 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
-from outcrop.domain.errors import NotFoundError, TransitionError
+from outcrop.domain.errors import ConflictError, NotFoundError, TransitionError
 from outcrop.domain.events import event_of
 from outcrop.domain.excerpt import Excerpt
-from outcrop.domain.finding import Action, Finding, TriageAction, TriageResult, apply_triage, cut_note
+from outcrop.domain.finding import Action, Finding, Status, TriageAction, TriageResult, apply_triage, cut_note
 from outcrop.domain.paging import FindingQuery, Page
 from outcrop.domain.secret import MaskedText, is_password
 from outcrop.scanner.risk.reasons import ScoreReason, explain_stored_score
@@ -50,6 +50,24 @@ async def explain_finding(
         raise NotFoundError("no such finding")
     finding, score_detail = scored
     return finding, explain_stored_score(score_detail, finding)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedScore:
+    """A score, the version of the method that computed it, and the reasons for it."""
+
+    score: float
+    version: int | None  # None if the score was imported
+    reasons: list[ScoreReason]
+
+
+async def explain_score(db: Connection, account_id: int, finding_id: UUID) -> ExplainedScore:
+    """Return the score of a finding with the reasons for it."""
+    if (scored := await table.select_with_score(db, account_id, finding_id)) is None:
+        raise NotFoundError("no such finding")
+    finding, detail = scored
+    version = None if detail is None else int(detail["version"])
+    return ExplainedScore(finding.composite_score, version, explain_stored_score(detail, finding))
 
 
 async def close_finding(
@@ -131,6 +149,34 @@ async def triage(
             else:
                 outcomes[finding_id] = TriageResult.CHANGED if changed else TriageResult.UNCHANGED
     return [(finding_id, outcomes[finding_id]) for finding_id in dict.fromkeys(ids)]
+
+
+async def triage_matching(
+    db: Connection,
+    keys: Keyring,
+    account_id: int,
+    ids: Sequence[UUID],
+    query: FindingQuery,
+    *,
+    action: TriageAction,
+    note: MaskedText | None,
+    by: str,
+    now: datetime,
+) -> list[tuple[UUID, TriageResult]]:
+    """Apply an action to the findings that a list with this query had; return the result for each.
+
+    Raise ConflictError, before anything changes, if one of them no longer meets the filters.
+    """
+    async with limit_lock_wait(db):
+        matching = await table.lock_matching(db, account_id, ids, query)
+    if len(matching) != len(ids):
+        raise ConflictError("the findings that match the filter have changed meanwhile; nothing was changed")
+    return await triage(db, keys, account_id, ids, action, note=note, by=by, now=now)
+
+
+async def read_statuses(db: Connection, account_id: int, ids: Sequence[UUID]) -> dict[UUID, Status]:
+    """Return the statuses of findings by id; unknown ids are left out."""
+    return await table.select_statuses(db, account_id, ids)
 
 
 async def _triage_one(

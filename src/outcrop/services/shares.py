@@ -80,6 +80,11 @@ class Deadline:
         self.stop()
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._expire)
 
+    def extend(self, seconds: float) -> None:
+        """Begin to count again, to another number of seconds."""
+        self._seconds = seconds
+        self.start()
+
     def stop(self) -> None:
         """Stop counting."""
         if self._timer is not None:

@@ -7,9 +7,12 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from outcrop.domain.finding import Finding
+from outcrop.domain.finding import Finding, Status
+from outcrop.domain.paging import FindingQuery
 from outcrop.store.db import Connection
 from outcrop.store.findings import rows
+from outcrop.store.findings.conditions import add_finding_conditions, build_where, row_conditions
+from outcrop.store.findings.facets import list_matching_facets
 
 
 async def select(db: Connection, account_id: int, finding_id: UUID) -> Finding | None:
@@ -33,6 +36,36 @@ async def lock_with_secret(
     )
     row = await cursor.fetchone()
     return None if row is None else (rows.build_finding(row[:-1]), row[-1])
+
+
+async def lock_matching(
+    db: Connection, account_id: int, finding_ids: Sequence[UUID], query: FindingQuery
+) -> list[UUID]:
+    """Lock findings in the order of their ids; return those that meet the query's filters now."""
+    await db.execute(
+        f"""SELECT FROM findings WHERE {rows.OF_ACCOUNT} AND {rows.one_of("id")}
+            ORDER BY id FOR NO KEY UPDATE""".encode(),
+        [account_id, list(finding_ids)],
+    )
+    where = build_where(account_id, query, list_matching_facets(query))
+    add_finding_conditions(where, query)
+    for condition, value in row_conditions(query):
+        where.add(condition, value)
+    cursor = await db.execute(
+        f"SELECT id FROM findings f WHERE {where.sql} AND {rows.one_of('id')}".encode(),
+        [*where.values, list(finding_ids)],
+        prepare=False,
+    )
+    return [finding_id for (finding_id,) in await cursor.fetchall()]
+
+
+async def select_statuses(db: Connection, account_id: int, finding_ids: Sequence[UUID]) -> dict[UUID, Status]:
+    """Return the status of each of these findings, by id."""
+    cursor = await db.execute(
+        f"SELECT id, status FROM findings WHERE {rows.OF_ACCOUNT} AND {rows.one_of('id')}".encode(),
+        [account_id, list(finding_ids)],
+    )
+    return {finding_id: Status(status) for finding_id, status in await cursor.fetchall()}
 
 
 async def was_sighted_since(
