@@ -54,6 +54,7 @@ def test_only_the_login_is_read_from_a_uri(login, server, expected):
         "user",
         "password",
         "database",
+        "requires_tls",
     }
 
 

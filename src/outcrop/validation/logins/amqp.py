@@ -15,7 +15,7 @@ from outcrop.validation.logins.connection import (
     check_login,
     read_uri_login,
 )
-from outcrop.validation.logins.uri import ServerLogin
+from outcrop.validation.logins.uri import ServerLogin, requires_tls
 from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid
 
 _TLS_PORT = 5671
@@ -28,11 +28,12 @@ _REPLY_SUCCESS, _ACCESS_REFUSED = 200, 403
 
 
 async def check_amqp_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
-    """Log in to the AMQP server of the URI, with TLS if its scheme says so, and return the verdict.
+    """Log in to the AMQP server of the URI and return the verdict.
 
-    `seconds` is the time limit of the login.
+    TLS is used if the scheme or an option says so. `seconds` is the time limit of the login.
     """
     use_tls = (attempt.companion("login") or "").startswith(_TLS_SCHEMES)
+    use_tls = use_tls or requires_tls(attempt.companion("server") or "")
     tls = tls_context(attempt.http.egress) if use_tls else None
     ports = _PORTS | ({"amqp": _TLS_PORT, "pyamqp": _TLS_PORT} if use_tls else {})
     return await check_login(

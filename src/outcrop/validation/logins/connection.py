@@ -23,6 +23,7 @@ _CONNECT_SECONDS = 8.0
 _QUERY_SECONDS = 3.0  # for the query after the login, which only adds services to the verdict
 _CLOSE_SECONDS = 1.0
 MAX_MESSAGE = 1 << 16  # bytes: the messages of a login are short
+NO_TLS = unvalidated("the server offers no TLS, which the connection string requires")
 
 
 class ProtocolError(Exception):

@@ -58,8 +58,10 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
 
     The option `authSource`, which names the right one, is not read. Most users are in `admin`. The verdict is
     `valid` with labels for the user's roles, `invalid` if both refuse the password, and `error` for another
-    failure.
+    failure. TLS is used if the URI requires it.
     """
+    if login.requires_tls:
+        await connection.start_tls()
     for database in dict.fromkeys((login.database or "admin", "admin")):
         reply = await _authenticate(connection, login, database)
         if reply.get("ok") == 1:

@@ -21,6 +21,7 @@ from outcrop.validation.attempt import Attempt
 from outcrop.validation.logins import ed25519
 from outcrop.validation.logins.connection import (
     LOGIN_SECONDS,
+    NO_TLS,
     LoginConnection,
     ProtocolError,
     check_login,
@@ -116,9 +117,11 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
         capabilities |= _SSL
         await stream.send(struct.pack("<IIB23x", capabilities, _MAX_PACKET, _UTF8MB4))
         await connection.start_tls()
+    elif login.requires_tls:
+        return NO_TLS
     plugin = handshake.plugin if handshake.plugin in _PLUGINS else "mysql_native_password"
     password = login.password.encode()
-    proof = _PLUGINS[plugin](password, handshake.nonce)
+    proof = await asyncio.to_thread(_PLUGINS[plugin], password, handshake.nonce)
     response = struct.pack("<IIB23x", capabilities, _MAX_PACKET, _UTF8MB4)
     response += login.user.encode() + b"\0" + bytes([len(proof)]) + proof + plugin.encode() + b"\0"
     await stream.send(response)
@@ -146,7 +149,10 @@ async def _authenticate(stream: _PacketStream, password: bytes, plugin: str, non
                 plugin = name.decode("ascii")
                 if plugin not in _PLUGINS:
                     return _NO_PASSWORD_LOGIN
-                nonce = data[: _ED25519_NONCE_SIZE if plugin == "client_ed25519" else _NONCE_SIZE]
+                size = _ED25519_NONCE_SIZE if plugin == "client_ed25519" else _NONCE_SIZE
+                nonce = data[:size]
+                if len(nonce) < size:
+                    raise ProtocolError
                 await stream.send(await asyncio.to_thread(_PLUGINS[plugin], password, nonce))
             case 0x01 if plugin == "caching_sha2_password" and packet[1:] == _FULL_AUTHENTICATION:
                 if stream.connection.encrypted:

@@ -16,6 +16,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.validation.attempt import Attempt, UncheckableError
 from outcrop.validation.logins.connection import (
     LOGIN_SECONDS,
+    NO_TLS,
     LoginConnection,
     ProtocolError,
     check_login,
@@ -110,6 +111,8 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
     await connection.send(_SSL_REQUEST)
     if await connection.receive(1) == b"S":
         await connection.start_tls()
+    elif login.requires_tls:
+        return NO_TLS
     await connection.send(_startup_message(login))
     state = _LoginState(login)
     for _ in range(_MAX_MESSAGES):
@@ -150,13 +153,18 @@ async def _answer_authentication(
 
     That verdict is `unvalidated`: the server wants the password without TLS, or another proof than a
     password. `body` is the body of the request. An accepted login, a sent password and the SCRAM client are
-    noted in `state`. Raise ScramError if the server breaks SCRAM.
+    noted in `state`. Raise ScramError if the server breaks SCRAM, and ProtocolError if it asks for a second
+    proof: that would cost CPU time, or be a weaker one.
     """
     (code,), data = struct.unpack_from("!I", body), body[4:]
     password = state.login.password.encode()
     match code:
-        case 0:  # OK
+        case 0 if state.scram is None or state.scram.is_verified:  # OK
             state.accepted = True
+        case 0:
+            raise ProtocolError  # the server has not proved that it knows the password
+        case 3 | 5 | 10 if state.password_sent:
+            raise ProtocolError
         case 3 if connection.encrypted:  # clear text
             await _send_password(connection, state, password + b"\0")
         case 3:
@@ -174,7 +182,7 @@ async def _answer_authentication(
             message = state.scram.client_first_message()
             initial_response = b"SCRAM-SHA-256\0" + struct.pack("!I", len(message)) + message
             await _send_password(connection, state, initial_response)
-        case 11 if state.scram:  # SASL: the server-first message
+        case 11 if state.scram and not state.scram.has_proved:  # SASL: the server-first message
             message = await asyncio.to_thread(state.scram.client_final_message, data)
             await _send_password(connection, state, message)
         case 12 if state.scram:  # SASL: the server-final message

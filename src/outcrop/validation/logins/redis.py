@@ -15,7 +15,7 @@ from outcrop.validation.logins.connection import (
     query_after_login,
     read_uri_login,
 )
-from outcrop.validation.logins.uri import UNSUPPORTED_CONNECTION, ServerLogin
+from outcrop.validation.logins.uri import UNSUPPORTED_CONNECTION, ServerLogin, requires_tls
 from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, valid, with_services
 
 _PORTS = dict.fromkeys(("redis", "rediss", "valkey", "valkeys", "keydb"), 6379)
@@ -29,11 +29,12 @@ _REPLY_TYPES = {b"+", b"-", b"*", b"$", b":", b"%"}
 
 
 async def check_redis_login(attempt: Attempt, *, seconds: float = LOGIN_SECONDS) -> Verdict:
-    """Log in to the Redis server of the URI, with TLS if its scheme says so, and return the verdict.
+    """Log in to the Redis server of the URI and return the verdict.
 
-    `seconds` is the time limit of the login.
+    TLS is used if the scheme or an option says so. `seconds` is the time limit of the login.
     """
     use_tls = (attempt.companion("login") or "").startswith(("rediss:", "valkeys:"))
+    use_tls = use_tls or requires_tls(attempt.companion("server") or "")
     tls = tls_context(attempt.http.egress) if use_tls else None
     return await check_login(attempt, lambda: _read_login(attempt), _log_in, tls=tls, seconds=seconds)
 

@@ -26,7 +26,13 @@ class ScramClient:
     user: str
     password: bytes = field(repr=False)
     nonce: str
+    is_verified: bool = False  # the server has proved that it knows the password
     _server_signature: bytes = field(default=b"", repr=False)
+
+    @property
+    def has_proved(self) -> bool:
+        """Whether the password was proved to the server."""
+        return bool(self._server_signature)
 
     def client_first_message(self) -> bytes:
         """Return the client-first message: user name and nonce."""
@@ -59,6 +65,7 @@ class ScramClient:
         """Raise ScramError unless the server-final message proves that the server knows the password too."""
         if not self._server_signature or server_final != b"v=" + base64.b64encode(self._server_signature):
             raise ScramError
+        self.is_verified = True
 
     def _client_first_bare(self) -> str:
         """Return the client-first message without its channel-binding prefix, as it is signed."""

@@ -99,7 +99,10 @@ class TdsStream:
         data = b""
         while len(data) < count:
             try:
-                data += self._tls.read(count - len(data))
+                part = self._tls.read(count - len(data))
+                if not part:  # the server has closed its side of TLS
+                    raise EOFError
+                data += part
             except ssl.SSLWantReadError:
                 header = await self.connection.receive(_TLS_RECORD_HEADER_SIZE)
                 record_size = int.from_bytes(header[3:], "big")

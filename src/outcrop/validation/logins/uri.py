@@ -1,7 +1,7 @@
 """Read the server, user, password and database from a connection string.
 
 The string comes from scanned text, which an attacker may have written. Its options can name files to read,
-programs to run and hosts to follow, so all options are ignored.
+programs to run and hosts to follow, so they are ignored, except that TLS is required.
 """
 
 import ipaddress
@@ -15,6 +15,11 @@ from outcrop.validation.attempt import UncheckableError
 _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
 _SERVER = re.compile(r"(\[[^\]]*\]|[^\[\]:/?#,]*)(?::([^/?#,]*))?([,/?#].*)?", re.DOTALL)  # host, port, rest
 _DSN_PAIR = re.compile(r"(?:^|\s)([a-z_]{2,20})\s?=\s?([^\s'\"\\]+)")
+_TLS_REQUIRED = re.compile(
+    r"(?:^|[?&;\s])(?:ssl[-_]?mode\s?=\s?(?:require|verify)"
+    r"|(?:ssl|tls|requiressl)\s?=\s?(?:true|1|yes|on|require|skip-verify)(?![^&;#\s]))",
+    re.IGNORECASE,
+)
 _MAX_FIELD_BYTES = 512
 NO_USER = "it has no user name"
 SEVERAL_HOSTS = "it names several hosts"
@@ -33,6 +38,12 @@ class ServerLogin:
     user: str
     password: str = field(repr=False)
     database: str = ""
+    requires_tls: bool = False
+
+
+def requires_tls(options: str) -> bool:
+    """Whether the options of a connection string require TLS, as its owner's programs do."""
+    return _TLS_REQUIRED.search(options) is not None
 
 
 def parse_uri(
@@ -75,6 +86,7 @@ def parse_uri(
         user,
         decode_percent(password),
         decode_percent(database),
+        requires_tls(rest),
     )
 
 
@@ -97,6 +109,7 @@ def parse_dsn(before_password: str, password: str, default_port: int) -> ServerL
         checked_field(pairs["user"]),
         checked_field(password),
         pairs.get("dbname", ""),
+        requires_tls(before_password),
     )
 
 
