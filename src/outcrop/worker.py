@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import os
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import UUID
 
 import procrastinate
@@ -18,6 +20,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.net.post import PostClient
 from outcrop.runtime import Runtime
+from outcrop.sandbox import Owner, find_missing, find_owner
 from outcrop.scanner.engine.load import load_ruleset
 from outcrop.services import sessions
 from outcrop.services.delivery import DeliveryWorker
@@ -69,6 +72,10 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(jobs + 9))
         egress = Egress.from_settings(settings)
         cache = cache_folder()
+        owner = await asyncio.to_thread(find_owner, settings.data_dir)
+        work_parent = cache if owner is None else _create_folder_of(owner, settings.data_dir / "scans")
+        if missing := find_missing():
+            log.warning("sandbox_incomplete", missing=list(missing))
         rules = [settings.rules] if settings.rules else []
         ruleset = await asyncio.to_thread(load_ruleset, rules, cache=cache)
         issuers = await stack.enter_async_context(
@@ -82,7 +89,12 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
             ruleset=ruleset,
             process_pool=await stack.enter_async_context(
                 # One process more, for a second account.
-                open_process_pool(jobs + 1, rules, ruleset, egress, cache, settings.source_limits)
+                open_process_pool(
+                    *(jobs + 1, rules, ruleset, egress, cache),
+                    limits=settings.source_limits,
+                    work=work_parent,
+                    owner=owner,
+                )
             ),
             http=await stack.enter_async_context(open_http(egress)),
             validator=validator,
@@ -93,8 +105,16 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
             if settings.github_token is None
             else Secret(settings.github_token.get_secret_value(), mask_all=True),
             jobs=jobs,
-            work=cache,
+            work=work_parent,
+            owner=owner,
         )
+
+
+def _create_folder_of(owner: Owner, folder: Path) -> Path:
+    """Create a folder of another user, if it does not exist; return it."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    os.chown(folder, owner.user, owner.group)
+    return folder
 
 
 async def work(

@@ -16,6 +16,7 @@ from outcrop.domain import clock
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import KeepSecrets
 from outcrop.runtime import open_database, open_session, operator_key
+from outcrop.sandbox import find_missing
 from outcrop.services import backup as backups
 from outcrop.services import maintenance
 from outcrop.settings import Settings
@@ -49,7 +50,9 @@ def doctor(as_json: AsJson = False) -> None:
             async with await database.connect(url) as db:
                 return await maintenance.run_health_checks(db, operator_key(settings), settings.keep_secrets)
 
-    checks = run(main)
+    missing = find_missing()
+    detail = f"incomplete: {'; '.join(missing)}" if missing else "git and the parsers have few rights"
+    checks = [*run(main), maintenance.HealthCheck("sandbox", ok=True, detail=detail)]
     show_all(
         [{"check": c.name, "ok": c.ok, "detail": c.detail} for c in checks],
         ["check", "ok", "detail"],

@@ -24,6 +24,7 @@ from typing import Any
 
 from outcrop.domain.errors import OperatorError
 from outcrop.processes import wait_for_end, watch_parent
+from outcrop.sandbox import READ_ONLY, restrict
 from outcrop.sources.budget import SourceBudget, was_cut
 
 Emit = Callable[[Any], None]
@@ -244,9 +245,11 @@ def _run_process(  # noqa: PLR0917 - a process target takes all that it needs as
     """Run `work` in a forked process: on its first batch (a tuple of 0 or 1), then on batches from the queue.
 
     Results and the last message (a _ProcessEnd, or a _ProcessFailure if `work` raises) are sent to `writer`.
-    `inherited_pipes` belong to the parent and are closed. The process ignores Ctrl-C, which its parent
+    `inherited_pipes` belong to the parent and are closed. The process cannot write files or connect to hosts.
+    It ignores Ctrl-C, which its parent
     handles, and exits when the process `parent` is gone.
     """
+    restrict(READ_ONLY)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for pipe in inherited_pipes:

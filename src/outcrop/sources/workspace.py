@@ -50,6 +50,17 @@ def work_folder(cache: Path, temporary: Path | None = None) -> Iterator[Path]:
         os.close(lock)
 
 
+def create_work_folders(cache: Path, temporary: Path | None = None) -> list[Path]:
+    """Create the folders in which `work_folder` creates its own; return those that can be used."""
+    found = []
+    with contextlib.suppress(OSError):
+        (cache / "work").mkdir(mode=0o700, parents=True, exist_ok=True)
+        found.append(cache)
+    with contextlib.suppress(OSError, OperatorError):
+        found.append(_own_temporary_folder(temporary or Path(tempfile.gettempdir())))
+    return found
+
+
 def _create_folder(parent: Path) -> tuple[Path, int]:
     """Create and lock a folder in `parent`; return the folder and the file descriptor of its lock.
 

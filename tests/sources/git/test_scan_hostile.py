@@ -3,9 +3,12 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,20 +34,36 @@ GitStarts = Callable[[], int]
 
 
 @pytest.fixture
-def git_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitStarts:
-    """Return a function that returns how many git processes a scan has started.
+def git_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitStarts]:
+    """Yield a function that returns how many git processes a scan has started.
 
-    A scan starts git in processes of its own, so they are counted by a program of the same name.
+    A scan starts git in processes of its own, so they are counted by a program of the same name. git may not
+    write files, so the program connects to a Unix socket.
     """
-    program, started = tmp_path / "bin" / "git", tmp_path / "started"
+    program, address = tmp_path / "bin" / "git", str(tmp_path / "started")
     program.parent.mkdir()
     program.write_text(
-        f'#!/bin/sh\ncase "$*" in *--no-replace-objects*) echo >> "{started}";; esac\n'
-        f'exec "{shutil.which("git")}" "$@"\n'
+        f"#!{sys.executable} -SE\nimport os, socket, sys\n"
+        "if '--no-replace-objects' in sys.argv:\n"
+        f"    socket.socket(socket.AF_UNIX).connect({address!r})\n"
+        f"os.execv({shutil.which('git')!r}, sys.argv)\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    return lambda: len(started.read_text().splitlines())
+    with socket.socket(socket.AF_UNIX) as counter:
+        counter.bind(address)
+        counter.listen(1000)
+        counter.setblocking(False)
+
+        def count() -> int:
+            started = 0
+            with suppress(BlockingIOError):
+                while True:
+                    counter.accept()[0].close()
+                    started += 1
+            return started
+
+        yield count
 
 
 def oid(repo: Repo, name: str) -> str:

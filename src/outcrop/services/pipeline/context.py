@@ -15,6 +15,7 @@ from outcrop.domain.secret import Secret
 from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpClient
+from outcrop.sandbox import Owner
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.hosts.github_api import RETRY_DELAYS
 from outcrop.sources.isolated.process_pool import ProcessPool
@@ -63,6 +64,7 @@ class RunContext(ValidationContext):
     jobs: int = 1  # sources that are scanned at once, and processes that scan a large repository
     source_limits: SourceLimits = SOURCE_LIMITS
     work: Path = Path()  # the folder in which repositories are cloned
+    owner: Owner | None = None  # the user of the processes of the pool, if this process is root
     release: Release = RELEASE
     limits: RunLimits = RUN_LIMITS
     source_timeout: float = 60.0  # seconds without a heartbeat after which a scan loses its source

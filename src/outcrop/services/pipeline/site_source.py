@@ -18,6 +18,7 @@ from outcrop.domain.finding import OPEN_STATUSES, Confidence, SourceType, Visibi
 from outcrop.domain.place import identity
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
+from outcrop.sandbox import hand_over
 from outcrop.scanner.engine.excerpt import excerpts_of_file
 from outcrop.scanner.engine.masking import is_masked_in_paths
 from outcrop.scanner.engine.ruleset import RuleSet
@@ -217,6 +218,7 @@ async def _scan_git_folder(
         if repository is None:
             return []
         gaps += [Gap(resource.url, reason) for reason in repository.gaps]
+        await asyncio.to_thread(hand_over, folder, context.owner)
         job = RepositoryJob(folder=repository.folder, processes=context.jobs)
         try:
             result = await context.process_pool.run(job, lambda *_: None)

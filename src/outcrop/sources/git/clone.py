@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from outcrop.domain.errors import OperatorError
 from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.net.guard import Egress, resolve
+from outcrop.sandbox import Sandbox, start_restricted
 from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository, open_mirror
@@ -225,16 +226,21 @@ def _wait_for_git(  # noqa: PLR0917 - what git gets, and its limits
 ) -> int:
     """Run git with standard output and error output to two files; return its exit code.
 
+    It can write only in the folder `work`.
+
     Kill git and raise OperatorError after _TIMEOUT seconds, or when a file has more than _MAX_OUTPUT_BYTES.
     """
-    process = subprocess.Popen(
-        ["git", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=outputs[0],
-        stderr=outputs[1],
-        env=command.environment(config, protocols="https") | _TRACE_HEADERS,
-        cwd=work,
-        start_new_session=True,
+    process = start_restricted(
+        Sandbox((work,), network=True),
+        lambda: subprocess.Popen(
+            ["git", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=outputs[0],
+            stderr=outputs[1],
+            env=command.environment(config, protocols="https") | _TRACE_HEADERS,
+            cwd=work,
+            start_new_session=True,
+        ),
     )
     # The quota of the folder comes first: it names the limit.
     command.limit_resources(process.pid, limits.git_memory, limits.disk + _FILE_ALLOWANCE)

@@ -12,6 +12,7 @@ from typing import IO
 
 from outcrop.domain.errors import OperatorError
 from outcrop.limits import SOURCE_LIMITS
+from outcrop.sandbox import Sandbox, start_restricted
 
 _GIGA = 1 << 30
 # Stream large objects instead of holding them in memory. Use small caches and no index file that the scanned
@@ -96,18 +97,22 @@ def start(
     """Start git in a repository of our own, with its output as a pipe, and return the running process.
 
     `stdin` and `stderr` are as in subprocess.Popen. `memory` limits the bytes of git's data segment. `config`
-    has settings that are added to the fixed configuration. Raise OperatorError if git is not installed.
+    has settings that are added to the fixed configuration. git can write only in the repository, and connect
+    to no host. Raise OperatorError if git is not installed.
     """
     try:
-        process = GitProcess(
-            command_line(repository, *arguments),
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env=environment(config),
-            cwd=repository,
-            start_new_session=True,
-            bufsize=1 << 20,
+        process = start_restricted(
+            Sandbox((repository,)),
+            lambda: GitProcess(
+                command_line(repository, *arguments),
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=environment(config),
+                cwd=repository,
+                start_new_session=True,
+                bufsize=1 << 20,
+            ),
         )
     except FileNotFoundError:
         raise OperatorError("git is needed to read a repository, and none is installed") from None

@@ -258,7 +258,7 @@ def _query_git(
         else (_BATCH_CHECK, subprocess.PIPE)
     )
     with (
-        tempfile.TemporaryFile() as errors,
+        tempfile.TemporaryFile(dir=repository.folder) as errors,
         command.start(
             repository.folder, arguments, stdin=stdin, stderr=errors, config=_LIST_CONFIG
         ) as process,

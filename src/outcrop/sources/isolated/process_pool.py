@@ -21,6 +21,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.net.guard import Egress
 from outcrop.processes import kill_tree, wait_for_end, watch_parent
+from outcrop.sandbox import Owner, Sandbox, become, restrict
 from outcrop.scanner.engine.load import load_compiled, load_ruleset
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.isolated.repository_job import (
@@ -32,16 +33,19 @@ from outcrop.sources.isolated.repository_job import (
     run_job,
     serialize_job_result,
 )
+from outcrop.sources.workspace import create_work_folders
 
 _PROGRESS_INTERVAL = 1.0  # seconds
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - multiprocessing has its semaphores there
 
 
 class ProcessPool:
     """Up to `size` child processes that run jobs. A child that dies is replaced, and its job fails.
 
     `rules` are the rule files, and `ruleset` the rules loaded from them. `egress` has the network rules for
-    the children, and `cache` is their folder for compiled rules and temporary clones. `limits` are those of
-    each job.
+    the children, and `cache` is their folder for compiled rules. They clone repositories into the folder
+    `work`, by default in `cache`. `limits` are those of each job. Children of root become the user `owner`,
+    if there is one.
     """
 
     def __init__(  # noqa: PLR0917 - what a job needs
@@ -52,9 +56,11 @@ class ProcessPool:
         egress: Egress,
         cache: Path,
         limits: SourceLimits = SOURCE_LIMITS,
+        work: Path | None = None,
+        owner: Owner | None = None,
     ) -> None:
         self._ruleset = ruleset
-        self._config = _ChildConfig(list(rules), ruleset.version, egress, cache, limits)
+        self._config = _ChildConfig(list(rules), ruleset.version, egress, cache, limits, work or cache, owner)
         # Last in, first out: a child is started (for a None) only if all running ones are busy.
         self._free: asyncio.LifoQueue[_ChildProcess | None] = asyncio.LifoQueue()
         for _ in range(size):
@@ -106,9 +112,11 @@ async def open_process_pool(  # noqa: PLR0917 - what a job needs
     egress: Egress,
     cache: Path,
     limits: SourceLimits = SOURCE_LIMITS,
+    work: Path | None = None,
+    owner: Owner | None = None,
 ) -> AsyncIterator[ProcessPool]:
     """Yield a ProcessPool with these arguments, and kill its processes on exit."""
-    pool = ProcessPool(size, rules, ruleset, egress, cache, limits)
+    pool = ProcessPool(size, rules, ruleset, egress, cache, limits, work, owner)
     try:
         yield pool
     finally:
@@ -126,6 +134,8 @@ class _ChildConfig(NamedTuple):
     egress: Egress
     cache: Path
     limits: SourceLimits
+    work: Path
+    owner: Owner | None
 
 
 class _ChildProcess:
@@ -185,6 +195,11 @@ def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
     """
     watch_parent(lambda: wait_for_end(parent))
     ruleset = load_compiled(config.cache, config.version) or load_ruleset(config.rules, cache=config.cache)
+    if config.owner is not None:
+        become(config.owner)
+    # The addresses of hosts are looked up here, and git connects to them. The processes that search text
+    # cannot connect to anything (`fork_pool`), nor can git when it reads a clone.
+    restrict(Sandbox((*create_work_folders(config.work), _SHARED_MEMORY), network=True))
     while True:
         try:
             job = pipe.recv()
@@ -201,7 +216,7 @@ def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
 
         message: tuple[str, object]
         try:
-            result = run_job(job, ruleset, config.egress, config.cache, send_progress, config.limits)
+            result = run_job(job, ruleset, config.egress, config.work, send_progress, config.limits)
             message = ("done", serialize_job_result(result))
         except OperatorError as error:
             message = ("failed", error.message)

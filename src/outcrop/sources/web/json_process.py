@@ -13,6 +13,7 @@ import threading
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from outcrop.sandbox import READ_ONLY, become_nobody, restrict
 from outcrop.sources.web.links import json_links
 from outcrop.sources.web.source_map import OriginalFile, SourceMapError, original_files
 from outcrop.sources.web.urls import WebLink, WebLinkKind
@@ -98,6 +99,8 @@ def main(memory: str, cpu_seconds: str, kind: str, argument: str) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
     resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_seconds), int(cpu_seconds)))
+    become_nobody()
+    restrict(READ_ONLY)
     gc.disable()  # it would search millions of small values again and again
     text = sys.stdin.buffer.read()
     # Each takes 80 bytes, other values less than their share. The parser needs minutes to fail at the limit.
