@@ -1,28 +1,23 @@
-"""Read all settings once; callers pass them on as plain values.
+"""All settings with their types, defaults and checks.
 
-A setting comes from the environment, else from the file that `--env-file` names, else from `outcrop.env` in
-the data folder. No file of the current folder is read: it may belong to somebody else's repository.
+`settings_sources` reads them once; callers pass them on as plain values.
 """
 
 import ipaddress
-import os
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from dotenv import dotenv_values
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from outcrop.domain.errors import OperatorError
 from outcrop.domain.secret import KeepSecrets
 from outcrop.limits import MEGA, SOURCE_LIMITS, SourceLimits
 
-DEFAULT_DATA_DIR = Path("~/.local/share/outcrop")
-SETTINGS_FILE = "outcrop.env"  # in the data folder
 _MAX_PORT = 65535
 _PATHS = ("data_dir", "postgres_bin", "egress_ca_file", "rules")
+_DEFAULT_DATA_DIR = Path("~/.local/share/outcrop")
 
 
 def _split_commas(value: object) -> object:
@@ -44,9 +39,15 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    data_dir: Path = DEFAULT_DATA_DIR
+    PATHS: ClassVar[tuple[str, ...]] = _PATHS
+    # Printed masked. Each can also be read from a file: OUTCROP_SECRET_KEY_FILE=/run/secrets/key
+    SECRET: ClassVar[tuple[str, ...]] = ("database_url", "secret_key", "github_token")
+
+    data_dir: Path = _DEFAULT_DATA_DIR
     database_url: str | None = None
     postgres_bin: Path | None = None
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=_MAX_PORT)] = 8000
     base_url: str | None = None
     secret_key: SecretStr | None = None
     rate_limit_per_minute: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
@@ -173,67 +174,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-def load_settings(env_file: Path | None = None, *, default_data_dir: Path = DEFAULT_DATA_DIR) -> Settings:
-    """Read the settings; raise OperatorError for a wrong one.
-
-    The data folder is known before the file in it is read, so that file cannot name another one.
-    """
-    named: dict[str, str] = {}
-    if env_file is not None:
-        if not (file := env_file.expanduser().absolute()).exists():
-            raise OperatorError(f"--env-file {env_file}: no such file")
-        named = _read_settings_file(file)
-    first = _build_settings(named)
-    folder = (
-        first.data_dir if "data_dir" in first.model_fields_set else default_data_dir.expanduser().absolute()
-    )
-    file = folder / SETTINGS_FILE
-    stored = _read_settings_file(file)
-    if stored.get("data_dir", str(folder)) != str(folder):
-        raise OperatorError(
-            f"{file}: OUTCROP_DATA_DIR cannot be set in this file, because the file is looked for in that"
-            " folder; set it in the environment or with --env-file"
-        )
-    return _build_settings({"data_dir": str(folder)} | stored | named)
-
-
-def _read_settings_file(file: Path) -> dict[str, str]:
-    """Return the settings in a file as arguments of Settings; relative paths start at the file's folder.
-
-    A file that does not exist has none. An empty value counts as not set.
-    """
-    try:
-        with file.open(encoding="utf-8") as lines:
-            content = dotenv_values(stream=lines)
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        reason = (error.strerror or "").lower() if isinstance(error, OSError) else "it is not UTF-8"
-        raise OperatorError(f"cannot read the settings in {file}: {reason}") from None
-    values = {}
-    for name, field in Settings.model_fields.items():
-        argument = str(field.validation_alias or name)
-        if value := content.get(_variable(argument)):
-            values[argument] = str(file.parent / Path(value).expanduser()) if name in _PATHS else value
-    return values
-
-
-def _variable(argument: str) -> str:
-    """Return the name of the environment variable for an argument of Settings."""
-    return "OUTCROP_" + argument.upper().removeprefix("OUTCROP_")
-
-
-def _build_settings(values: dict[str, str]) -> Settings:
-    """Return the settings of the environment, and these values for those that it does not set.
-
-    On a wrong setting, raise an OperatorError with its name, not its value.
-    """
-    given = {name.upper() for name, value in os.environ.items() if value}
-    try:
-        return Settings(**{k: v for k, v in values.items() if _variable(k) not in given})  # type: ignore[arg-type]
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        name = _variable(str(first["loc"][0])) if first["loc"] else "settings"
-        raise OperatorError(f"{name}: {first['msg'].removeprefix('Value error, ')}") from None

@@ -41,6 +41,7 @@ STEPS = (
     "rules compile --output compiled",
     "validate --type github_pat_classic",
     "doctor",
+    "settings",
     "migrate",
     "backup all.backup",
     "secrets keep active",

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from outcrop.domain.errors import OperatorError
-from outcrop.settings import Settings, load_settings
+from outcrop.settings import Settings
+from outcrop.settings_sources import load_settings
 from tests.support.command import Ran, run
 
 WARNING = (

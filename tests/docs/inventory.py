@@ -26,6 +26,8 @@ SETTINGS = {
     str(field.validation_alias or f"OUTCROP_{name.upper()}"): field
     for name, field in Settings.model_fields.items()
 }
+# A secret setting can also be read from a file, which such a variable names.
+FILE_SETTINGS = {f"OUTCROP_{name.upper()}_FILE" for name in Settings.SECRET}
 OPENAPI: dict[str, Any] = describe(api_router(), "http://127.0.0.1:8000")
 OPENAPI_V2: dict[str, Any] = describe(api_v2_router(), "http://127.0.0.1:8000", "v2")
 # The groups of actions in the audit trail; the name of an action is `group.verb`.

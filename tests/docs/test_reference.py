@@ -9,7 +9,7 @@ from pydantic_core import PydanticUndefined
 
 from outcrop.domain.events import EventType
 from tests.docs import inventory
-from tests.docs.inventory import ROOT, SETTINGS
+from tests.docs.inventory import FILE_SETTINGS, ROOT, SETTINGS
 from tests.docs.pages import ALL_PAGES, GUIDES, PAGES, code, first_column, names, rows, section
 
 COMMANDS = inventory.commands()
@@ -50,7 +50,14 @@ def test_the_example_file_has_every_setting_and_no_other() -> None:
 
 def test_no_document_names_a_setting_that_does_not_exist() -> None:
     for text in (*ALL_PAGES.values(), (ROOT / ".env.example").read_text()):
-        assert set(re.findall(r"OUTCROP_[A-Z_]*[A-Z]", text)) <= {*SETTINGS, "OUTCROP"}
+        assert set(re.findall(r"OUTCROP_[A-Z_]*[A-Z]", text)) <= {*SETTINGS, *FILE_SETTINGS, "OUTCROP"}
+
+
+def test_the_guide_lists_the_secrets_that_a_file_can_contain() -> None:
+    (sentence,) = re.findall(
+        r"as containers mount it: (.*?)\. Line\s+breaks", PAGES["operating.md"], re.DOTALL
+    )
+    assert {f"{name}_FILE" for name in names(sentence)} == FILE_SETTINGS
 
 
 # --- commands

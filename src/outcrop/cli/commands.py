@@ -25,6 +25,7 @@ _COMMANDS = {  # command -> (module, function)
     "audit": ("audit", "audit"),
     "validate": ("validate", "validate"),
     "finding": ("findings", "finding"),
+    "settings": ("settings_list", "settings"),
 }
 _GROUPS = {
     "account": ("accounts", "account"),

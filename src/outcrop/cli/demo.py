@@ -30,7 +30,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.target import Target
 from outcrop.logs import set_up_logs
 from outcrop.runtime import open_database, open_session
-from outcrop.settings import DEFAULT_DATA_DIR, Settings
+from outcrop.settings import Settings
 
 _START_TIMEOUT = 60.0  # seconds; the first start also compiles the rules
 
@@ -48,7 +48,7 @@ def demo(
 
 def demo_settings() -> Settings:
     """Return the operator's settings, by default with the demo's own data folder and quiet logs."""
-    settings = read_settings(DEFAULT_DATA_DIR / "demo")
+    settings = read_settings("demo")
     changes: dict[str, object] = {"base_url": None}
     if "log_level" not in settings.model_fields_set:
         changes["log_level"] = "warning"

@@ -1,4 +1,7 @@
-"""The settings of a command: `--env-file` applies to the whole command and to its child processes."""
+"""The settings of a command, and warnings about them.
+
+`--env-file` applies to the whole command and to its child processes.
+"""
 
 import os
 import re
@@ -12,6 +15,7 @@ import typer
 
 if TYPE_CHECKING:
     from outcrop.settings import Settings
+    from outcrop.settings_sources import LoadedSettings
 
 EnvFile = Annotated[
     Path | None,
@@ -23,6 +27,7 @@ _IN_CURRENT_FOLDER = Path(".env")
 _MAX_BYTES = 1 << 20  # of `.env`, searched for lines that look like settings
 
 _env_file: ContextVar[Path | None] = ContextVar("env_file", default=None)
+_has_warned: ContextVar[bool] = ContextVar("has_warned", default=False)
 
 
 def use_env_file(file: Path | None) -> None:
@@ -30,11 +35,29 @@ def use_env_file(file: Path | None) -> None:
     _env_file.set(file)
 
 
-def read_settings(default_data_dir: Path | None = None) -> "Settings":
-    """Read the settings of the running command."""
-    from outcrop.settings import DEFAULT_DATA_DIR, load_settings  # noqa: PLC0415 - a scan of files needs none
+def read_settings(folder_in_data: str = "") -> "Settings":
+    """Read the settings of the running command.
 
-    return load_settings(_env_file.get(), default_data_dir=default_data_dir or DEFAULT_DATA_DIR)
+    The default data folder is the folder of this name in the usual one.
+    """
+    return load(folder_in_data).settings
+
+
+def load(folder_in_data: str = "") -> "LoadedSettings":
+    """Read the settings of the running command with their origins; print the warnings, once a command."""
+    from outcrop.settings_sources import load_with_origins  # noqa: PLC0415 - a scan of files needs none
+
+    loaded = load_with_origins(_env_file.get(), folder_in_data=folder_in_data)
+    if not _has_warned.get():
+        _has_warned.set(True)
+        for warning in loaded.warnings:
+            print(f"outcrop: warning: {warning}", file=sys.stderr)
+    return loaded
+
+
+def leave_warnings_to_parent() -> None:
+    """Print no warnings about settings: the parent process has printed them."""
+    _has_warned.set(True)
 
 
 def env_file_arguments() -> list[str]:

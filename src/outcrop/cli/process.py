@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from outcrop.cli import reporting_failures
-from outcrop.cli.env_file import EnvFile, use_env_file
+from outcrop.cli.env_file import EnvFile, leave_warnings_to_parent, use_env_file
 from outcrop.cli.serve import SHUTDOWN_SECONDS, ChildRole, work_until_signal
 from outcrop.cli.session import run, start
 from outcrop.processes import watch_parent
@@ -25,6 +25,7 @@ def process(
 ) -> None:
     """Run an API process or the worker. Started by `outcrop serve`."""
     use_env_file(env_file)
+    leave_warnings_to_parent()
     settings = start()
     watch_parent(_wait_for_end_of_input, stop_within=SHUTDOWN_SECONDS)
     if role is ChildRole.API:

@@ -61,10 +61,15 @@ class ListenOptions:
 
 
 def serve(  # noqa: PLR0917 - one parameter per option
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; by default OUTCROP_HOST, or 127.0.0.1.")
+    ] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 means a free port.")
-    ] = 8000,
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="Port to listen on; 0 means a free port. By default OUTCROP_PORT, or 8000."
+        ),
+    ] = None,
     processes: Annotated[int, typer.Option(min=1, max=64, help="Number of API processes.")] = 1,
     no_worker: Annotated[bool, typer.Option("--no-worker", help="Do not start a worker.")] = False,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate (PEM), to serve https.")] = None,
@@ -72,7 +77,14 @@ def serve(  # noqa: PLR0917 - one parameter per option
 ) -> None:
     """Serve the API and the portal, and run a worker."""
     settings = start()
-    listening = ListenOptions(host, port, processes, not no_worker, tls_cert, tls_key)
+    listening = ListenOptions(
+        settings.host if host is None else host,
+        settings.port if port is None else port,
+        processes,
+        not no_worker,
+        tls_cert,
+        tls_key,
+    )
     run(lambda: supervise(settings, listening))
 
 
@@ -169,6 +181,7 @@ async def _run_service(  # noqa: PLR0917
     """Run the child processes on the listening socket and the prepared database until `stop` is set."""
     base_url = settings.base_url or _base_url(listening, sock)
     child_environment = os.environ | environment | {"OUTCROP_DATABASE_URL": url, "OUTCROP_BASE_URL": base_url}
+    child_environment.pop("OUTCROP_DATABASE_URL_FILE", None)
     api = [ChildRole.API, "--fd", str(sock.fileno())]
     if listening.tls_cert is not None:
         api += ["--tls-cert", str(listening.tls_cert), "--tls-key", str(listening.tls_key)]
