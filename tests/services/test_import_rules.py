@@ -11,6 +11,7 @@ from outcrop.domain.secret import reveal
 from outcrop.services.exchange import ImportFormat
 from outcrop.store.findings.verdicts import NEVER_CHECKED
 from tests.services.test_import_formats import (
+    VALUE,
     as_lines,
     gitleaks,
     import_report,
@@ -165,3 +166,11 @@ def test_our_own_scan_output_is_a_report(backend: Backend) -> None:
         backend, tenant, lines, format_=ImportFormat.AUTO, repo="git@github.com:acme/shop.git"
     )
     assert (summary.new, summary.updated) == (0, 2)
+
+
+def test_the_text_around_a_credential_is_stored_nowhere(backend: Backend) -> None:
+    tenant = backend.tenant()
+    import_with_rules(backend, tenant, json.dumps([gitleaks()]).encode())
+    stored = "SELECT 1 FROM findings f WHERE account_id = %s AND strpos(f::text, %s) > 0"
+    assert backend.sql(stored, tenant.account.id, VALUE) == []
+    assert tenant.get("/findings").json()["meta"]["total"] == 1

@@ -107,14 +107,14 @@ class ImportedFinding(_ImportModel):
 
     `validate_finding` adds all other fields of a finding. Every field has a default. `secret` is the raw
     credential. It is encrypted before it is stored. `fingerprint` is the one of the scanner that reports the
-    finding. `context`, `snippet`, `parts` and `repo` are those of `formats`; only `repo` may be in a file of
-    format `outcrop`.
+    finding. `surroundings`, `snippet`, `parts` and `repo` are those of `formats`; only `repo` may be in a
+    file of format `outcrop`.
     """
 
     id: Annotated[UUID, BeforeValidator(_parse_uuid)] | None = None
     secret: Annotated[StrictStr, Field(min_length=1, max_length=65_536)] | None = Field(None, repr=False)
     fingerprint: Text | None = None
-    context: Evidence | None = Field(None, repr=False)
+    surroundings: Evidence | None = Field(None, repr=False)
     snippet: Evidence | None = Field(None, repr=False)
     parts: Annotated[list[Evidence], Field(max_length=32, repr=False)] = []
     repo: Text | None = None

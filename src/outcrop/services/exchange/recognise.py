@@ -37,8 +37,8 @@ class Recogniser:
         type_ = imported.pattern.secret_type.replace("-", "_")
         if (hit := self._choose(bare, values)) is None and "generic" not in type_:
             hit = self._choose("\n".join([f'{type_} = "{imported.secret}"', *imported.parts]), values)
-        if hit is None and imported.context:
-            hit = self._choose(imported.context[:_MAX_CONTEXT], values, generic=True)
+        if hit is None and imported.surroundings:
+            hit = self._choose(imported.surroundings[:_MAX_CONTEXT], values, generic=True)
         return hit
 
     def mask(self, text: str) -> str:

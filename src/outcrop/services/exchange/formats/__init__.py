@@ -5,7 +5,7 @@ its place:
 
 | field | meaning |
 |---|---|
-| `context` | the text around the credential, which it is part of |
+| `surroundings` | the text around the credential, which it is part of |
 | `snippet` | the text at the place, of a report that does not name the credential |
 | `parts` | other parts of the credential, such as the id that belongs to a key |
 | `repo` | the repository's address, in any form |

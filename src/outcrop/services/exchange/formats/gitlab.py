@@ -27,7 +27,7 @@ def translate(record: dict[str, Any]) -> list[dict[str, Any]] | None:
     return [
         {
             "secret": None if extract is None else _value_of(extract),
-            "context": extract,
+            "surroundings": extract,
             "matched_text": MASK,
             "fingerprint": get_text(record, "cve", "id") or position,
             "pattern": {"name": name or rule or "Secret", "secret_type": to_type(rule or name or "")},

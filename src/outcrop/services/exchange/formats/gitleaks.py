@@ -20,7 +20,7 @@ def translate(record: dict[str, Any]) -> list[dict[str, Any]] | None:
     link = record.get("Link") or None
     finding = {
         "secret": None if is_redacted else secret,
-        "context": None if is_redacted else record.get("Match") or None,
+        "surroundings": None if is_redacted else record.get("Match") or None,
         "matched_text": MASK,
         "fingerprint": record.get("Fingerprint") or None,
         "commit": record.get("Commit") or None,
