@@ -1,20 +1,18 @@
 """The command `outcrop scan`."""
 
-import codecs
 import os
 import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, NoReturn
 
-import orjson
 import typer
 
 from outcrop.cli import scan_options
 from outcrop.cli.env_file import env_file_arguments, read_settings
 from outcrop.cli.pre_commit import Changes, read_pre_commit
+from outcrop.cli.scan_allow import check_allow_file, read_allow_file, read_baseline, write_allow_file
 from outcrop.cli.scan_output import (
     OutputFormat,
     OutputStyle,
@@ -23,12 +21,11 @@ from outcrop.cli.scan_output import (
     print_findings,
     write_outputs,
 )
-from outcrop.cli.streams import fail, printing
+from outcrop.cli.streams import printing
 from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.line import one_line
-from outcrop.domain.reports import sarif
 from outcrop.domain.secret import Secret
 from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.scanner.engine.load import load_ruleset
@@ -67,6 +64,9 @@ def scan(  # noqa: PLR0917 - one parameter per option
     include: scan_options.Include = None,
     exclude: scan_options.Exclude = None,
     baseline: scan_options.Baseline = None,
+    allow: scan_options.Allow = None,
+    allow_all: scan_options.AllowAll = None,
+    ignore_marks: scan_options.IgnoreMarks = False,
     since: scan_options.Since = None,
     from_ref: scan_options.FromRef = None,
     to_ref: scan_options.ToRef = None,
@@ -89,6 +89,9 @@ def scan(  # noqa: PLR0917 - one parameter per option
                 "--include": include,
                 "--exclude": exclude,
                 "--baseline": baseline,
+                "--allow": allow,
+                "--allow-all": allow_all,
+                "--ignore-marks": ignore_marks,
                 "--since": since,
                 "--from-ref": from_ref,
                 "--staged": staged,
@@ -113,10 +116,16 @@ def scan(  # noqa: PLR0917 - one parameter per option
     cache = cache_folder()
     targets, changes = _read_changes(targets, Changes(since, from_ref, to_ref, staged), pre_commit=pre_commit)
     printed = Printed(
-        output, parse_outputs(outputs, output), quiet=quiet, show_secrets=show_secrets, own_rules=rules or ()
+        output,
+        parse_outputs(outputs, output),
+        quiet=quiet,
+        show_secrets=show_secrets,
+        own_rules=rules or (),
+        allow_all=allow_all,
     )
+    check_allow_file(allow_all)
     ruleset = load_ruleset(rules or [], gitleaks=gitleaks_config, cache=cache)
-    selection = Selection.from_options(include, exclude)
+    selection, known = Selection.from_options(include, exclude), read_baseline(baseline)
     options = ScanOptions(
         ruleset=ruleset,
         min_confidence=confidence,
@@ -133,7 +142,10 @@ def scan(  # noqa: PLR0917 - one parameter per option
             files=changes.files, rules=_select_rules(ruleset, wanted_rules, unwanted_rules)
         ),
         type="folder" if changes.is_in_folder else scan_options.local_type(kind),
-        baseline=_read_baseline(baseline),
+        baseline=known.fingerprints,
+        known=known.others,
+        allowed=read_allow_file(allow),
+        ignore_marks=ignore_marks,
         stdin=sys.stdin.buffer,
         kind=scan_options.target_kind(kind),
         limits=_source_limits(),
@@ -190,7 +202,8 @@ def _scan_and_print(
         with printing():
             print_findings(report, printed.format or OutputFormat.TABLE, style)
     write_outputs(printed.files, report, style)
-    _exit(report)
+    write_allow_file(printed.allow_all, report)
+    _exit(report, quiet=printed.quiet)
 
 
 def _scan_and_validate(
@@ -228,15 +241,19 @@ def _reject_options_without_account(given: dict[str, object]) -> None:
             raise BadInputError(f"{name} cannot be combined with --account{hint}")
 
 
-def _exit(report: ScanReport) -> NoReturn:
-    """Print gaps and failures to stderr and exit: 2 if a target failed, 1 if there are findings, else 0."""
+def _exit(report: ScanReport, *, quiet: bool) -> NoReturn:
+    """Print gaps and failures to stderr and exit: 2 if a target failed, 1 if there are findings, else 0.
+
+    The last line, unless `quiet`, says how many findings were left out, and by what.
+    """
     for where, why in report.gaps:
         print(f"not scanned: {where}: {why}", file=sys.stderr)
-    if report.failures:
-        for failure in report.failures[:-1]:
-            print(f"outcrop: {failure}", file=sys.stderr)
-        fail(report.failures[-1])
-    raise typer.Exit(1 if report.findings else 0)
+    for failure in report.failures:
+        print(f"outcrop: {failure}", file=sys.stderr)
+    if report.left_out and not quiet:
+        reasons = (f"{count} by {reason}" for reason, count in sorted(report.left_out.items()))
+        print(f"left out: {report.left_out.total()}: {', '.join(reasons)}", file=sys.stderr)
+    raise typer.Exit(2 if report.failures else 1 if report.findings else 0)
 
 
 def _remote_options(targets: list[str]) -> dict[str, Any]:
@@ -302,34 +319,6 @@ def _drop_tests(report: ScanReport, *, quiet: bool) -> None:
     if not quiet:
         counts = ", ".join(f"{count} {context}" for context, count in sorted(dropped.items()))
         print(f"left out by --no-tests: {counts or 'none'}", file=sys.stderr)
-
-
-def _read_baseline(file: Path | None) -> list[str]:
-    """Return the fingerprints of an earlier result in JSON, JSON Lines or SARIF."""
-    if file is None:
-        return []
-    try:
-        text = file.read_bytes()
-    except OSError as error:
-        raise BadInputError(f"--baseline {file}: {error.strerror}") from None
-    try:
-        records = _records(text.removeprefix(codecs.BOM_UTF8))
-        if len(records) == 1 and "runs" in records[0]:
-            return sarif.fingerprints(records[0])
-        return ["" + record["fingerprint"] for record in records]
-    except (ValueError, TypeError, LookupError, AttributeError):
-        raise BadInputError(
-            f"--baseline {file}: not a result of outcrop scan in json, jsonl or sarif"
-        ) from None
-
-
-def _records(text: bytes) -> list[Any]:
-    """Return the records of a JSON list, a SARIF log or JSON Lines."""
-    try:
-        document = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return [orjson.loads(line) for line in text.splitlines() if line.strip()]
-    return document if isinstance(document, list) else [document]
 
 
 def _scan_progress(stack: ExitStack) -> ProgressCallback:

@@ -127,7 +127,20 @@ UnwantedRules = Annotated[
 ]
 Baseline = Annotated[
     Path | None,
-    typer.Option("--baseline", help="An earlier result; its findings are not reported again."),
+    typer.Option(
+        "--baseline",
+        help="An earlier result, or a report of another scanner; its findings are not reported again.",
+    ),
+]
+Allow = Annotated[
+    Path | None, typer.Option("--allow", metavar="FILE", help="Leave out the findings that this file names.")
+]
+AllowAll = Annotated[
+    Path | None,
+    typer.Option("--allow-all", metavar="FILE", help="Add an entry to this file for each finding."),
+]
+IgnoreMarks = Annotated[
+    bool, typer.Option("--ignore-marks", help="Nothing in the source leaves a finding out.")
 ]
 
 

@@ -58,6 +58,7 @@ class Printed(NamedTuple):
     quiet: bool
     show_secrets: bool
     own_rules: Sequence[Path] = ()
+    allow_all: Path | None = None  # the file for entries that allow what is found
 
 
 class OutputStyle(NamedTuple):

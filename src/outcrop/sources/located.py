@@ -120,7 +120,7 @@ def applicable_hits(found: ScanResult, path: bytes | None) -> list[tuple[str, Hi
     and hits that the path makes less likely than was asked for (`kinds_of_hits.lower_at`).
     If the rule of a remaining hit depends on the path, only the best of overlapping hits are kept. Of several
     hits with the same value in one member one is kept: first choice is a hit without an allow mark, then one
-    of a specific rule, then the first.
+    that no gitleaks configuration defines, then one of a specific rule, then the first.
     """
     by_member: dict[str, list[Hit]] = {}
     for inner, found_hit in found.hits:
@@ -132,10 +132,15 @@ def applicable_hits(found: ScanResult, path: bytes | None) -> list[tuple[str, Hi
         # Overlapping hits of rules for certain paths were kept until now: only here the path is known.
         candidates = keep_best(hits) if any(hit.rule.depends_on_path for hit in hits) else hits
         values: dict[str, Hit] = {}
-        for hit in sorted(candidates, key=lambda hit: (hit.allowed, hit.judged, hit.start, hit.end)):
+        for hit in sorted(candidates, key=_preference):
             values.setdefault(reveal(hit.secret), hit)
         kept += ((inner, hit) for hit in sorted(values.values(), key=lambda hit: (hit.start, hit.end)))
     return kept
+
+
+def _preference(hit: Hit) -> tuple[bool, bool, bool, int, int]:
+    """Return the sort key by which hits with the same value compete: the hit with the least key is kept."""
+    return hit.allowed, hit.rule.is_from_gitleaks, hit.judged, hit.start, hit.end
 
 
 def _applies_at(hit: Hit, path: bytes) -> bool:

@@ -39,7 +39,12 @@ from outcrop.scanner.text.encodings import (
     keep_after_credential_words,
 )
 
-ALLOW_MARK = b"outcrop:allow"
+# Comments that leave a line out: ours, and those of gitleaks, TruffleHog, Kingfisher, ggshield and
+# detect-secrets.
+_ALLOW_MARK = re.compile(
+    rb"outcrop:allow|gitleaks:allow|trufflehog:ignore|kingfisher:ignore|\bggignore\b"
+    rb"|pragma: ?(?:allow|white)list[ -]secret"
+)
 MAX_ALLOW_MARK_DISTANCE = 1_000  # bytes to each side of a value; a line can have megabytes
 MAX_LOGIN_LENGTH = 200  # bytes from the `://` of an address to its password
 MAX_DEPTH = 3  # encodings inside each other
@@ -124,9 +129,9 @@ def confirm_forms(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, *, include
     """Return the hits of all forms whose trigger matches; `ends` are the trigger matches in `data`.
 
     Forms without one of their keywords in the text are skipped. Generic forms come last. They skip the values
-    that a specific rule has found, also with low confidence; but not those of a rule that depends on a path
-    or requires a companion. Unless `include_low`, generic forms drop most values of low confidence
-    themselves.
+    that a specific rule has found, also with low confidence; but not those of a rule that depends on a path,
+    requires a companion or is from a gitleaks configuration. Unless `include_low`, generic forms drop most
+    values of low confidence themselves.
     """
     hits: list[Hit] = []
     generic_forms: list[tuple[Rule, CredentialForm, int]] = []
@@ -145,7 +150,7 @@ def confirm_forms(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, *, include
                 continue
             confirmed = list(confirm(rule, form, data, ends[number]))
             hits += confirmed
-            if not (rule.depends_on_path or rule.requires_companion):
+            if rule.settles_values:
                 specific_spans += [(hit.start, hit.end) for hit in confirmed]
     if generic_forms:
         taken = overlap_test(specific_spans) if specific_spans else None
@@ -233,10 +238,9 @@ def _find_in_archives(
 
 
 def locate(hits: list[Hit], data: bytes, position: Position) -> None:
-    """Set the line, the column, `allowed` and `context_hint` of each hit.
+    """Set the line, the column, `allow_mark` and `context_hint` of each hit.
 
-    `hits` are sorted by offset; `position` is the line and column of the first byte of `data`. A hit is
-    allowed if ALLOW_MARK is in its line, within MAX_ALLOW_MARK_DISTANCE bytes of its value.
+    `hits` are sorted by offset; `position` is the line and column of the first byte of `data`.
     """
     line, column = position
     is_file_start = position == (1, 1) and data.startswith(BOM_UTF8)
@@ -249,12 +253,23 @@ def locate(hits: list[Hit], data: bytes, position: Position) -> None:
         column += count_characters(data[counted : hit.start])
         counted = hit.start
         hit.line, hit.column = line, column
-        line_end = data.find(b"\n", hit.end, hit.end + MAX_ALLOW_MARK_DISTANCE)
-        near_start = max(line_start, hit.start - MAX_ALLOW_MARK_DISTANCE)
-        near_end = line_end if line_end >= 0 else hit.end + MAX_ALLOW_MARK_DISTANCE
-        hit.allowed = ALLOW_MARK in data[near_start:near_end]
-        before = data[near_start : hit.start]
+        hit.allow_mark = _find_allow_mark(data, line_start, hit.start, hit.end)
+        before = data[max(line_start, hit.start - MAX_ALLOW_MARK_DISTANCE) : hit.start]
         hit.context_hint = find_hint(before, reveal(hit.secret), placeholder=hit.placeholder)
+
+
+def _find_allow_mark(data: bytes, line_start: int, start: int, end: int) -> str:
+    """Return the mark that allows the value from `start` to `end`; "" if there is none.
+
+    It is in the lines of the value, within MAX_ALLOW_MARK_DISTANCE bytes of it. The first of these lines
+    begins at `line_start`.
+    """
+    line_end = data.find(b"\n", end, end + MAX_ALLOW_MARK_DISTANCE)
+    near_start = max(line_start, start - MAX_ALLOW_MARK_DISTANCE)
+    near_end = line_end if line_end >= 0 else end + MAX_ALLOW_MARK_DISTANCE
+    mark = _ALLOW_MARK.search(data, near_start, near_end)
+    name = mark[0].decode("ascii") if mark else ""
+    return "pragma: allowlist secret" if name.startswith("pragma") else name
 
 
 def count_characters(text: bytes) -> int:

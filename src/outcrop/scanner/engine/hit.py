@@ -33,7 +33,7 @@ class Hit:
     encoding: tuple[str, ...] = ()  # the encodings that the value is written in, the outermost first
     line: int = 0
     column: int = 0
-    allowed: bool = False  # its line has an allow mark
+    allow_mark: str = ""  # the comment in its line that allows it, such as outcrop:allow
     context_hint: FindingContext | None = None  # by its name and its value; its path is not known here
     judged: bool = False  # by its name and its characters: a rule that knows the issuer is preferred
     bare: bool = False  # without quotes: a value in a configuration file, an expression in code
@@ -42,6 +42,11 @@ class Hit:
     allowlist_numbers: tuple[
         int, ...
     ] = ()  # allowlists that allow the value in the paths and commits they name
+
+    @property
+    def allowed(self) -> bool:
+        """Whether its line has an allow mark."""
+        return bool(self.allow_mark)
 
     @property
     def is_doubtful(self) -> bool:

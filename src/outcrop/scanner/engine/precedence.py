@@ -9,6 +9,9 @@
 5. the higher confidence
 6. the rule's id, in alphabetical order
 
+A hit of a gitleaks configuration loses to a hit of another rule with exactly the same value, whatever the
+evidence, unless that one has a lower confidence than medium and would not be reported.
+
 Rules that apply only to files of certain paths are an exception (`keep_best_by_scope`). Which of them apply
 is known later, when the path is. Until then a hit of such a rule competes only with hits of the same rule.
 
@@ -65,13 +68,26 @@ def keep_best(hits: Iterable[Hit]) -> list[Hit]:
     kept: list[Hit] = []
     overlapping: list[Hit] = []
     reached = 0
-    for hit in sorted(hits, key=attrgetter("start")):
+    for hit in sorted(_prefer_own_rules(hits), key=attrgetter("start")):
         if overlapping and hit.start >= reached:
             kept += overlapping if len(overlapping) == 1 else _keep_best_of(overlapping)
             overlapping, reached = [], 0
         overlapping.append(hit)
         reached = max(reached, hit.end)
     return kept + (overlapping if len(overlapping) == 1 else _keep_best_of(overlapping))
+
+
+def _prefer_own_rules(hits: Iterable[Hit]) -> list[Hit]:
+    """Return the hits without those of a gitleaks configuration whose value another rule found too."""
+    hits = list(hits)
+    if not any(hit.rule.is_from_gitleaks for hit in hits):
+        return hits
+    own = {
+        (hit.start, hit.end)
+        for hit in hits
+        if not hit.rule.is_from_gitleaks and hit.companion_name is None and hit.confidence is not _LOW
+    }
+    return [hit for hit in hits if not (hit.rule.is_from_gitleaks and (hit.start, hit.end) in own)]
 
 
 def _keep_best_of(hits: list[Hit]) -> list[Hit]:

@@ -22,7 +22,7 @@ from outcrop.scanner.patterns.regex_ast import PatternError
 from outcrop.scanner.rules.allowlist import Allowlist
 from outcrop.scanner.rules.form_builder import make_regex_form
 from outcrop.scanner.rules.gitleaks_files import MAX_EXTENDED_FILES, list_extended_files, lower_keys
-from outcrop.scanner.rules.model import Impact, Rule, RuleError, Strength
+from outcrop.scanner.rules.model import GITLEAKS_ISSUER, Impact, Rule, RuleError, Strength
 
 _RULE_HEADING = re.compile(r"\s*\[\[\s*rules\s*\]\]", re.IGNORECASE)
 # Keys of a rule that replace those of the rule that it extends.
@@ -308,7 +308,7 @@ def _make_rule(rule: _LocatedRule, file_allowlists: list[_AllowlistTable]) -> Ru
         id=rule_id,
         name=(table.description or table.id)[:_MAX_NAME],
         secret_type=rule_id,
-        issuer="gitleaks configuration",
+        issuer=GITLEAKS_ISSUER,
         origin=rule.origin,
         impact=Impact.MEDIUM,
         forms=(form,),

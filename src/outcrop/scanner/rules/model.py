@@ -154,8 +154,16 @@ class _RuleFields(NamedTuple):
     allowlists: tuple[Allowlist, ...] = ()  # of a gitleaks rule
 
 
+GITLEAKS_ISSUER = "gitleaks configuration"  # of rules that a gitleaks configuration defines
+
+
 class Rule(_RuleFields):
     """A rule that recognises one type of credential."""
+
+    @property
+    def is_from_gitleaks(self) -> bool:
+        """Whether a gitleaks configuration defines the rule: another rule for the same value wins."""
+        return self.issuer == GITLEAKS_ISSUER
 
     @cached_property
     def depends_on_path(self) -> bool:
@@ -168,6 +176,11 @@ class Rule(_RuleFields):
     def requires_companion(self) -> bool:
         """Whether a value is only reported together with a companion."""
         return any(companion.required for companion in self.companions)
+
+    @cached_property
+    def settles_values(self) -> bool:
+        """Whether generic rules skip the values that this rule finds."""
+        return not (self.depends_on_path or self.requires_companion or self.is_from_gitleaks)
 
     def without_examples(self) -> "Rule":
         """Return a copy of the rule without its examples.

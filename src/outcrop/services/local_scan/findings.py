@@ -3,7 +3,6 @@
 The same input gives the same findings, with the same ids and in the same order, on every machine.
 """
 
-import hashlib
 import os
 import uuid
 from collections import Counter
@@ -25,7 +24,8 @@ from outcrop.scanner.engine.masking import is_masked_in_paths
 from outcrop.scanner.finding_context import decide_context
 from outcrop.scanner.risk.score import Evidence, score
 from outcrop.scanner.rules.allowlist import is_allowed_at
-from outcrop.services.local_scan.options import TargetInfo
+from outcrop.services.local_scan.allowed import digest_of, hash_value
+from outcrop.services.local_scan.options import IGNORE_FILE, ScanOptions, TargetInfo
 from outcrop.sources.located import LocatedHit, printable_path
 
 if TYPE_CHECKING:
@@ -59,19 +59,25 @@ class LocalFinding(NamedTuple):
 
 
 def describe_findings(
-    located: Iterable[LocatedHit], target: TargetInfo, baseline: Counter[str], *, reveals: bool = False
+    located: Iterable[LocatedHit],
+    target: TargetInfo,
+    options: ScanOptions,
+    baseline: Counter[str],
+    left_out: Counter[str],
 ) -> Iterator[LocalFinding]:
-    """Yield the hits of a target as findings, in order of their places, without allowed and ignored ones.
+    """Yield the hits of a target as findings, in order of their places, without those that are left out.
 
-    A hit whose fingerprint is in the baseline is skipped and subtracted from it: files of two targets can
-    have the same path, so the baseline may contain a fingerprint several times. With `reveals`, credentials
-    are not masked in paths and URLs.
+    These are counted in `left_out`, by what leaves them out. A hit whose fingerprint is in the baseline is
+    subtracted from it: files of two targets can have the same path, so the baseline may contain a fingerprint
+    several times.
     """
-    hits = sorted((hit for hit in located if _is_reported(hit, target)), key=_place)
+    hits = sorted((hit for hit in located if _is_reported(hit, target, options, left_out)), key=_place)
     place_counts = Counter(reveal(hit.hit.secret) for hit in hits)
+    reveals = options.reveal
     for hit, fingerprint in zip(hits, compute_fingerprints(hits), strict=True):
         if baseline[fingerprint]:
             baseline[fingerprint] -= 1
+            left_out["--baseline"] += 1
         else:
             evidence = _evidence(hit, target, place_counts[reveal(hit.hit.secret)])
             mask = _path_mask(hit.hit, reveals=reveals)
@@ -85,13 +91,35 @@ def _path_mask(hit: Hit, *, reveals: bool = False) -> Callable[[str], str]:
     return hit.secret.masked_within if is_masked_in_paths(hit) and not reveals else str
 
 
-def _is_reported(located: LocatedHit, target: TargetInfo) -> bool:
-    """Whether neither an allow mark, the ignore file nor the rule's allowlist excludes a hit."""
+def _is_reported(
+    located: LocatedHit, target: TargetInfo, options: ScanOptions, left_out: Counter[str]
+) -> bool:
+    """Whether nothing but the baseline can leave a hit out; otherwise count it in `left_out`.
+
+    What the rule's own allowlist allows is no finding, and is not counted.
+    """
     hit = located.hit
-    if hit.allowed or (located.file_path and target.is_ignored(located.file_path)):
-        return False
     commit = located.origin.commit if located.origin else ""
-    return not is_allowed_at(hit.rule.allowlists, hit.allowlist_numbers, located.path or b"", commit)
+    if is_allowed_at(hit.rule.allowlists, hit.allowlist_numbers, located.path or b"", commit):
+        return False
+    reason = _mark_in_source(located, target) if not options.ignore_marks else None
+    if reason is None and options.allowed and (hit.rule.id, digest_of(hit)) in options.allowed:
+        reason = "--allow"
+    if reason is None and options.known.has(located):
+        reason = "--baseline"
+    if reason is None:
+        return True
+    left_out[reason] += 1
+    return False
+
+
+def _mark_in_source(located: LocatedHit, target: TargetInfo) -> str | None:
+    """Return the mark or the name of the file in the source that leaves a hit out; None if there is none."""
+    if located.hit.allow_mark:
+        return located.hit.allow_mark
+    if located.file_path and target.is_ignored(located.file_path):
+        return IGNORE_FILE
+    return target.marks.reason(located)
 
 
 def _place(located: LocatedHit) -> tuple[bytes, int, int, str]:
@@ -105,10 +133,7 @@ def compute_fingerprints(located: list[LocatedHit]) -> list[str]:
     The number distinguishes values of a path that share these bits, in the order of their digests. So a moved
     line changes no name, and a name does not confirm a guessed password.
     """
-    digests = [
-        hashlib.sha256(reveal(hit.hit.secret).encode("utf-8", "surrogateescape")).hexdigest()
-        for hit in located
-    ]
+    digests = [hash_value(hit.hit) for hit in located]
     names = [
         f"{_path_mask(hit.hit)(printable_path(hit.path or b''))}:{digest[:5]}"
         for hit, digest in zip(located, digests, strict=True)

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Literal, NamedTuple
 from outcrop.domain.finding import Confidence, Visibility
 from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.scanner.engine.ruleset import RuleSet
+from outcrop.services.local_scan.allowed import AllowEntry, KnownFindings, SourceMarks
 from outcrop.services.local_scan.selection import Selection
 from outcrop.sources.gitignore import IgnorePatterns
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 IGNORE_FILE = ".outcropignore"
 _MAX_IGNORE_BYTES = 1 << 20
+_MAX_MARKS_BYTES = 16 << 20  # of a baseline of detect-secrets
 TargetType = Literal["folder", "git", "stdin", "remote"]
 
 
@@ -37,6 +39,9 @@ class ScanOptions(NamedTuple):
     selection: Selection = Selection()
     type: TargetType | None = None  # of local targets; None means that it is guessed
     baseline: Sequence[str] = ()  # fingerprints of known findings, as often as each occurs
+    known: KnownFindings = KnownFindings()  # of other scanners' reports
+    allowed: frozenset[AllowEntry] = frozenset()  # of an allow file
+    ignore_marks: bool = False  # nothing in the source leaves a finding out
     stdin: IO[bytes] | None = None
     limits: SourceLimits = SOURCE_LIMITS
     kind: "TargetKind | None" = None  # of remote targets; None means that it is guessed
@@ -65,14 +70,21 @@ class TargetInfo(NamedTuple):
     is_ignored: Callable[[bytes], bool] = (
         ignore_nothing  # for repositories; a folder's walk skips ignored files
     )
+    marks: SourceMarks = SourceMarks()  # files of other scanners in the source
 
 
 def read_ignore_file(file: Path) -> IgnorePatterns | None:
     """Read a file of patterns in .gitignore syntax; None if it is not a regular, readable file."""
+    text = read_source_file(file, _MAX_IGNORE_BYTES)
+    return None if text is None else IgnorePatterns(text)
+
+
+def read_source_file(file: Path, limit: int = _MAX_MARKS_BYTES) -> bytes | None:
+    """Return the first `limit` bytes of a file; None if it is not a regular, readable file."""
     if not os.path.isfile(file):  # noqa: PTH113 - unlike Path.is_file, it never raises; a pipe would block
         return None
     try:
         with file.open("rb") as opened:
-            return IgnorePatterns(opened.read(_MAX_IGNORE_BYTES))
+            return opened.read(limit)
     except OSError:
         return None

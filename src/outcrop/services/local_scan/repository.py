@@ -1,17 +1,17 @@
 """Scan local and cloned repositories. A scan of local files does not import this module."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outcrop.domain.errors import OperatorError
+from outcrop.services.local_scan.allowed import DETECT_SECRETS_FILE, GITLEAKS_FILE, SourceMarks
 from outcrop.services.local_scan.options import (
     IGNORE_FILE,
     ScanOptions,
     TargetInfo,
     ignore_nothing,
-    read_ignore_file,
+    read_source_file,
 )
 from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git import changes
@@ -37,9 +37,7 @@ def scan_local_repository(
         raise OperatorError(f"{printable_path(os.fsencode(target))}: is not a git repository")
     with work_folder(options.work) as work, SourceBudget(options.limits).watch(work) as budget:
         repository = open_local(git_folder, work, budget)
-        patterns = read_ignore_file(Path(target) / IGNORE_FILE)
-        is_ignored = patterns.ignores_path_or_parent if patterns else _ignored_at_head(repository)
-        info = TargetInfo(os.path.realpath(target), is_ignored=is_ignored)
+        info = _with_marks(TargetInfo(os.path.realpath(target)), repository, options, Path(target))
         cache_key = os.fsencode(os.path.realpath(git_folder))
         scan = git_scan.GitScan(
             repository,
@@ -102,7 +100,7 @@ def scan_remote_repository(
 ) -> tuple[ScanOutcome, TargetInfo]:
     """Clone a repository and scan it: one commit, the commits after a revision, or its history.
 
-    Return `info` with the ignore file of the cloned HEAD.
+    Return `info` with what files of the cloned HEAD leave out.
     """
     assert options.access is not None  # noqa: S101 - checked by the caller
     with work_folder(options.work) as work, SourceBudget(options.limits).watch(work) as budget:
@@ -120,10 +118,26 @@ def scan_remote_repository(
         )
         if source.commit:
             return git_scan.scan_commit(scan, repository.refs[COMMIT_REF]), info
-        return _scan_commits(scan, options), info._replace(is_ignored=_ignored_at_head(repository))
+        return _scan_commits(scan, options), _with_marks(info, repository, options)
 
 
-def _ignored_at_head(repository: Repository) -> Callable[[bytes], bool]:
-    """Return the predicate of the ignore file at HEAD; without such a file, nothing is ignored."""
-    text = read_file_at_head(repository, IGNORE_FILE.encode())
-    return IgnorePatterns(text).ignores_path_or_parent if text else ignore_nothing
+def _with_marks(
+    info: TargetInfo, repository: Repository, options: ScanOptions, working_tree: Path | None = None
+) -> TargetInfo:
+    """Return `info` with what files of the source leave out, unless the options ignore that.
+
+    Each file is read at the top of the working tree, or else at HEAD.
+    """
+    if options.ignore_marks:
+        return info
+
+    def read(name: str) -> bytes:
+        """Return the content of a file; b"" if there is none."""
+        text = read_source_file(working_tree / name) if working_tree else None
+        return read_file_at_head(repository, name.encode()) if text is None else text
+
+    text = read(IGNORE_FILE)
+    return info._replace(
+        is_ignored=IgnorePatterns(text).ignores_path_or_parent if text else ignore_nothing,
+        marks=SourceMarks.parse(read(GITLEAKS_FILE), read(DETECT_SECRETS_FILE)),
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.line import one_line
 from outcrop.scanner.engine.scan import scan_stream
+from outcrop.services.local_scan.allowed import DETECT_SECRETS_FILE, GITLEAKS_FILE, SourceMarks
 from outcrop.services.local_scan.findings import LocalFinding, describe_findings
 from outcrop.services.local_scan.options import (
     IGNORE_FILE,
@@ -16,6 +17,7 @@ from outcrop.services.local_scan.options import (
     TargetInfo,
     TargetType,
     read_ignore_file,
+    read_source_file,
 )
 from outcrop.services.local_scan.selection import Selection
 from outcrop.sources import files
@@ -44,6 +46,7 @@ class ScanReport:
     files: int = 0
     size: int = 0
     commits: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)  # findings, by what leaves them out
 
 
 def scan(targets: list[str], options: ScanOptions, progress: ProgressCallback) -> ScanReport:
@@ -59,7 +62,9 @@ def scan(targets: list[str], options: ScanOptions, progress: ProgressCallback) -
                 report.files += outcome.files
                 report.size += outcome.size
                 report.commits += outcome.commits
-                report.findings += describe_findings(outcome.located, info, baseline, reveals=options.reveal)
+                report.findings += describe_findings(
+                    outcome.located, info, options, baseline, report.left_out
+                )
         except OutcropError as error:
             report.failures.append(one_line(error.message))
         except OSError as error:  # such as a full disk, which need not affect the next target
@@ -159,7 +164,8 @@ def _scan_folder(
         path.stat()
     except OSError as error:
         raise OperatorError(_os_error_message(target, error)) from None
-    patterns = read_ignore_file(path / IGNORE_FILE) if path.is_dir() else None
+    has_marks = path.is_dir() and not options.ignore_marks
+    patterns = read_ignore_file(path / IGNORE_FILE) if has_marks else None
     folder = files.FolderScan(
         path,
         options.ruleset,
@@ -175,7 +181,13 @@ def _scan_folder(
         outcome.gap(
             ".git", "names a git folder that does not exist: the files are scanned, not their history"
         )
-    return outcome, TargetInfo(os.path.realpath(path))
+    info = TargetInfo(os.path.realpath(path))
+    if has_marks:
+        files_of_others = (
+            read_source_file(path / name) or b"" for name in (GITLEAKS_FILE, DETECT_SECRETS_FILE)
+        )
+        info = info._replace(marks=SourceMarks.parse(*files_of_others))
+    return outcome, info
 
 
 def _path_filter(patterns: IgnorePatterns | None, selection: Selection) -> Callable[[bytes], bool]:
