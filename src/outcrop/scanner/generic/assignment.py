@@ -30,12 +30,13 @@ from outcrop.scanner.generic.context import (
     NameBefore,
     find_name_before,
     has_text_after,
+    is_configuration_line,
     is_direct_assignment,
     is_list_item,
     is_test_result,
     is_value_type,
 )
-from outcrop.scanner.generic.names import Noun, ends_with_attribute
+from outcrop.scanner.generic.names import Noun, ends_with_attribute, is_secret_name
 from outcrop.scanner.generic.placeholders import FILL_IN, PLACEHOLDER_WORD
 from outcrop.scanner.generic.score import (
     CALL_ARGUMENT,
@@ -46,15 +47,23 @@ from outcrop.scanner.generic.score import (
     looks_generated_with_symbols,
     weigh,
 )
+from outcrop.scanner.generic.typed import ASSIGNED, CONFIGURATION_LINE, SECRET_NAME
 from outcrop.scanner.generic.values import is_identifier, is_pod_checksum
 from outcrop.scanner.patterns.re2_match import compile_cached, matches_at, matches_fully
 
 MAX_VALUE_BYTES = 400
+MAX_LONG_VALUE_BYTES = 8_192  # of a value that has only the characters of tokens
 BYTES_BEFORE_VALUE = 128  # read before a value: its name, and the beginning of its line
 _BYTES_FROM_VALUE = MAX_VALUE_BYTES + 8  # read from a value on: the value, and what follows it
 _QUOTES, _SPACES = b"\"'`", b" \t"
 _BACKSLASH, _BACKTICK, _AT = b"\\`@"
 _LOW = Confidence.LOW  # a global is quicker than a member of an enum
+
+_LONG_VALUE = re.compile(rb"[0-9A-Za-z+/=_.~-]{401,8192}(?![0-9A-Za-z+/=_.~-])")
+_TOKEN_BYTES = frozenset(
+    bytes([byte]) for byte in b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+/=_.~-"
+)
+_QUOTE_BYTES = frozenset({b'"', b"'", b"`"})
 
 # --- patterns of values, each up to one byte more than MAX_VALUE_BYTES
 _UNSPACED_VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
@@ -138,9 +147,34 @@ def judge_assignment(  # noqa: PLR0917 - called for every match: a call without 
             return None
     elif found and is_pod_checksum(data, found.start + offset, found.end + offset):
         return None
-    if found is None or (found.confidence is _LOW and not include_low):
+    if found is None:
+        return _judge_long_value(data, start, judge, is_bare=is_bare)
+    if found.confidence is _LOW and not include_low:
         return None
     return found._replace(start=found.start + offset, end=found.end + offset)
+
+
+def _judge_long_value(data: bytes, start: int, judge: str, *, is_bare: bool) -> Candidate | None:
+    """Return a value of over MAX_VALUE_BYTES as a candidate; None if it is shorter or no credential.
+
+    It has only the characters of tokens, up to MAX_LONG_VALUE_BYTES of them, and its name is in the same line
+    within BYTES_BEFORE_VALUE. A quoted value must end with its quote.
+    """
+    if data[start + MAX_VALUE_BYTES : start + MAX_VALUE_BYTES + 1] not in _TOKEN_BYTES:
+        return None
+    value = _LONG_VALUE.match(data, start)
+    if value is None:
+        return None
+    end = value.end()
+    line_start = data.rfind(b"\n", max(0, start - BYTES_BEFORE_VALUE), start) + 1
+    before = data[max(line_start, start - BYTES_BEFORE_VALUE) : start]
+    if not is_bare and before[-1:] in _QUOTE_BYTES and data[end : end + 1] != before[-1:]:
+        return None
+    name = find_name_before(before, judge, is_bare, True)
+    if name is None or name is NEEDS_MORE_TEXT or name.noun is Noun.KEY:
+        return None
+    score = weigh(value[0], name.noun, "bare" if is_bare else "quoted")
+    return make_candidate(data, start, end, score.confidence)
 
 
 def is_dismissed_in_line(data: bytes, start: int, judge: str, is_bare: bool) -> bool:
@@ -290,15 +324,20 @@ def _repeats_name(name: bytes, value: bytes) -> bool:
 
 
 def _assignment_context(name: NameBefore, *, is_bare: bool) -> tuple[str, ...]:
-    """Return (DIRECT_ASSIGNMENT,) for a password with only an operator before it; otherwise ().
+    """Return the reasons of a value with only an operator between it and its name; otherwise ().
 
-    `is_bare` says that the value is unquoted: then the rules for the operator are stricter
+    They are ASSIGNED, for a password also DIRECT_ASSIGNMENT; SECRET_NAME and CONFIGURATION_LINE where they
+    apply. `is_bare` says that the value is unquoted: then the rules for the operator are stricter
     (`is_direct_assignment`).
     """
-    is_direct = name.noun is Noun.PASSWORD and is_direct_assignment(
-        name.name, name.separator, name.line, is_bare=is_bare
-    )
-    return (DIRECT_ASSIGNMENT,) if is_direct else ()
+    if not is_direct_assignment(name.name, name.separator, name.line, is_bare=is_bare):
+        return ()
+    context: tuple[str, ...] = (DIRECT_ASSIGNMENT, ASSIGNED) if name.noun is Noun.PASSWORD else (ASSIGNED,)
+    if is_secret_name(name.name):
+        context = (*context, SECRET_NAME)
+    if is_configuration_line(name.name, name.separator, name.line, is_bare=is_bare):
+        context = (*context, CONFIGURATION_LINE)
+    return context
 
 
 def _judge_quoted(  # noqa: PLR0917 - the value, its quote, its name

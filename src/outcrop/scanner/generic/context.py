@@ -80,6 +80,7 @@ _DIRECT_SEPARATOR = re.compile(
     rb"""[ \t]*(?:\(?\r?\n[ \t]+)?[bBuUrRLfN@$]{0,2}\\{0,3}["'`]?|>(?:<!\[CDATA\[)?\s*|[ \t]+["'`]"""
 )
 _CONDITIONAL_COLON = re.compile(rb"""["'`][ \t]*:""")  # `a ? "password" : "value"`
+_CONFIGURATION_START = re.compile(rb"""[ \t]*(?:-[ \t]+)?["']?(?:(?:export|ENV|ARG|set|setx)[ \t]+)?["']?""")
 _LINE_START = re.compile(rb"""[\s*{,"'`#/-]*""")  # the text before a name that begins its line
 _LINE_END = re.compile(rb"""[ \t]*["'`]?[ \t]*(?:[,;})\]]|#|//|\\n|\r?\n|$|</|\*/|-->)""")
 
@@ -160,7 +161,8 @@ def _is_placeholder_name(line: bytes, separator: bytes) -> bool:
     """
     if line[-1:] == b":" and separator[:1] == b":" and _PROGRAM_PREFIX.fullmatch(line):
         return False
-    return (line[-1:] in {b":", b"/"} and not _SLASH_OPTION.search(line)) or b"{{" in line
+    is_in_template = line.rfind(b"{{") > line.rfind(b"}}")
+    return (line[-1:] in {b":", b"/"} and not _SLASH_OPTION.search(line)) or is_in_template
 
 
 def _leads_to_value(name: bytes, separator: bytes, before: bytes, line: bytes) -> bool:
@@ -262,6 +264,20 @@ def is_direct_assignment(name: bytes, separator: bytes, line: bytes, *, is_bare:
     if not is_bare or separator == b"=":
         return True
     return _LINE_START.fullmatch(line) is not None and not name.lower().endswith(b"pass")
+
+
+def is_configuration_line(name: bytes, separator: bytes, line: bytes, *, is_bare: bool) -> bool:
+    """Whether a line has the form of a configuration: `NAME=value`, `export NAME=value` or `NAME: value`.
+
+    `separator` is the text between name and value, `line` the part of the line before the name. In a form
+    with a colon, the value is unquoted (`is_bare`) or the name in capital letters; a name with an equals sign
+    is in capital letters or has dots.
+    """
+    if _CONFIGURATION_START.fullmatch(line) is None:
+        return False
+    if separator.rstrip(_QUOTES) == b"=":
+        return name.isupper() or (is_bare and b"." in name)
+    return separator.rstrip(_QUOTES).rstrip(_SPACES) == b":" and (is_bare or name.isupper())
 
 
 def has_text_after(data: bytes, end: int) -> bool:

@@ -121,6 +121,8 @@ def find_noun(name: bytes) -> Noun | None:
         return Noun.PASSWORD
     if not _NOT_SECRET.isdisjoint(_split(name.rpartition(b".")[2]) if b"." in name else words):
         return None
+    if words[-2:] in (["auth", "code"], ["secret", "id"], ["authorization", "code"]):
+        return Noun.SECRET
     for at in range(len(words) - 1, -1, -1):
         noun = _noun_of_word(words[at])
         if noun is not None:
@@ -138,6 +140,25 @@ def ends_with_noun(name: bytes) -> bool:
     """
     words = _split(name)
     return bool(words) and words[-1] in _NOUN_OF_WORD
+
+
+@lru_cache(maxsize=2_048)
+def is_secret_name(name: bytes) -> bool:
+    """Whether a name says by itself that its value is a secret: `DB_PASSWORD`, `cookieSecret`, `secret_key`.
+
+    It has two words or more, and ends with a noun for a password or a secret.
+    """
+    words = _split(name)
+    if len(words) < 2 or _NO_CREDENTIAL_AFTER.intersection(words):
+        return False
+    return (
+        words[-1] in _WORDS_OF_NOUN[Noun.PASSWORD]
+        or words[-1] in {"secret", "apikey", "secretkey"}
+        or (
+            words[-1] == "key"
+            and words[-2] in {"secret", "api", "access", "private", "encryption", "signing"}
+        )
+    )
 
 
 def ends_with_attribute(name: bytes) -> bool:

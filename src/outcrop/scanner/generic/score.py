@@ -26,6 +26,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.scanner.generic.features import describe, describe_words
 from outcrop.scanner.generic.names import Noun, word_set
 from outcrop.scanner.generic.randomness import MAX_CHARS_READ, random_bits
+from outcrop.scanner.generic.typed import ASSIGNED, CONFIGURATION_LINE, SECRET_NAME, typed_confidence
 from outcrop.scanner.generic.values import Shape, shape_of
 
 # Reasons from the context of a value.
@@ -62,6 +63,9 @@ POINTS = {
     CALL_ARGUMENT: -7.0,
     EXPRESSION_PART: -2.5,
     IN_SENTENCE: -3.0,
+    ASSIGNED: 0.0,
+    SECRET_NAME: 0.0,
+    CONFIGURATION_LINE: 0.0,
     # Other features of the value.
     "a word in a direct assignment": 2.0,
     "very short": -2.0,
@@ -171,9 +175,26 @@ class ValueScore(NamedTuple):
 def weigh(value: bytes, noun: Noun, place: str, context: tuple[str, ...] = ()) -> ValueScore:
     """Return the score of a value; its confidence is None if the value is no credential.
 
+    A value that has too few points, but that a person may have typed, is of low confidence or, in a
+    configuration, of medium confidence (`typed`). The parameters are those of `_add_up`. The result is
+    cached.
+    """
+    score = _add_up(value, noun, place, context)
+    if ASSIGNED not in context or score.confidence not in {None, Confidence.LOW}:
+        return score
+    text = value.decode("latin-1")
+    typed = None if text.lower() in _NO_PASSWORDS else typed_confidence(text, shape_of(value), noun, context)
+    if typed is None:
+        return score
+    return ValueScore(typed, score.points, (*score.reasons, ("typed by a person", 0.0)))
+
+
+def _add_up(value: bytes, noun: Noun, place: str, context: tuple[str, ...]) -> ValueScore:
+    """Return the score of a value by the points of its reasons; its confidence is None below 0 points.
+
     `noun` is the noun in the name of the value. `place` says how the value is written, such as `quoted`.
     `context` has reasons from the text around the value: DIRECT_ASSIGNMENT, CALL_ARGUMENT, EXPRESSION_PART,
-    IN_SENTENCE. The result is cached.
+    IN_SENTENCE, and those of `typed`.
     """
     if len(value) < _MIN_LENGTH[noun]:
         return ValueScore(None, 0.0, (("too short", 0.0),))
