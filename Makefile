@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Without compiled modules, every command that a test starts would compile all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run test test-fast tests test-interop lint style types bench bench-accuracy bench-api bench-import bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock clean
+.PHONY: setup run test test-fast tests test-interop lint style types bench bench-accuracy bench-api bench-import bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock wheel clean
 .DELETE_ON_ERROR:
 
 # Everything is pinned. Without --no-deps, an old pip would install unpinned dependencies of extras.
@@ -101,5 +101,9 @@ bench-webhooks: setup
 lock:
 	tools/lock $(PYTHON) $(ARGS)
 
+# The wheels, in dist: a portable one, and one for this machine with the compiled rules.
+wheel: setup
+	tools/make-wheels $(BIN)/python dist
+
 clean:
-	rm -rf $(VENV) tests/interop/node_modules .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist tests/interop/node_modules .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis

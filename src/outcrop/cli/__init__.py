@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextvars import copy_context
 from typing import NoReturn
 
-from outcrop.cli.commands import called_command, tree
+from outcrop import __version__
 from outcrop.cli.streams import describe_os_error, fail, open_standard_streams, printing
 from outcrop.domain.errors import OutcropError
 
@@ -16,7 +16,13 @@ def main() -> None:
     """Run the command that the arguments name."""
     open_standard_streams()
     with reporting_failures():
+        if sys.argv[1:] == ["--version"]:  # imports nothing: scripts ask for it often
+            with printing():
+                print(f"outcrop {__version__}")
+            return
         gc.disable()  # imported modules stay in memory, so collecting garbage during the imports is wasted
+        from outcrop.cli.commands import called_command, tree  # noqa: PLC0415 - imports Typer
+
         app = tree(called_command(sys.argv[1:]))
         gc.freeze()
         gc.enable()

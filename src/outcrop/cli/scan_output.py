@@ -14,6 +14,7 @@ from uuid import uuid4
 import orjson
 
 from outcrop import __version__
+from outcrop.cli.scan_summary import summarize
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
@@ -146,7 +147,9 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
 
 def print_findings(report: ScanReport, format_: OutputFormat, style: OutputStyle) -> None:
     """Write the findings to stdout in the given format."""
-    if format_ is OutputFormat.TABLE:
+    if format_ is OutputFormat.TABLE and not report.findings:
+        print(summarize(report, validated=style.validated))
+    elif format_ is OutputFormat.TABLE:
         from outcrop.cli.terminal import print_table  # noqa: PLC0415 - imports rich
 
         print_table(report, show_secrets=style.show_secrets, validated=style.validated)

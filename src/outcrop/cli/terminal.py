@@ -11,6 +11,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
+from outcrop.cli.scan_summary import summarize
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
 from outcrop.services.local_scan import LocalFinding, ScanReport
@@ -72,7 +73,7 @@ def print_table(
             cells = _cells(finding, show_secrets=show_secrets)
             table.add_row(*(cells[column] for column in shown))
         console.print(table)
-    print(_summary(report, validated=validated), file=file)
+    print(summarize(report, validated=validated), file=file)
 
 
 def _cells(finding: LocalFinding, *, show_secrets: bool) -> dict[str, str | Text]:
@@ -92,15 +93,3 @@ def _cells(finding: LocalFinding, *, show_secrets: bool) -> dict[str, str | Text
         "credential": Text(one_line(credential), overflow="fold"),
         "because": Text(f"{reason}; opens {services}" if services else reason, overflow="fold"),
     }
-
-
-def _summary(report: ScanReport, *, validated: bool) -> str:
-    """Return the last line of the table: numbers of findings, files, bytes, valid findings and gaps."""
-    count, gaps = len(report.findings), len(report.gaps)
-    noun = "finding" if count == 1 else "findings"
-    parts = [f"{count} {noun} in {report.files:,} files, {report.size / 1e6:,.1f} MB"]
-    if validated and count:
-        parts.append(f"{sum(finding.is_valid for finding in report.findings)} valid")
-    if gaps:
-        parts.append(f"{gaps} not scanned")
-    return "; ".join(parts)
