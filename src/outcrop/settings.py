@@ -71,6 +71,8 @@ class Settings(BaseSettings):
     max_work_disk_mb: Annotated[int, Field(ge=1)] = SOURCE_LIMITS.total_disk // MEGA
     max_findings_per_source: Annotated[int, Field(ge=1)] = SOURCE_LIMITS.findings
     import_max_mb: Annotated[int, Field(ge=1, le=100_000)] = 256
+    url: str | None = None
+    api_key: SecretStr | None = None
     notice: Annotated[str, Field(max_length=300)] | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"

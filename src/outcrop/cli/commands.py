@@ -26,11 +26,14 @@ _COMMANDS = {  # command -> (module, function)
     "validate": ("validate", "validate"),
     "finding": ("findings", "finding"),
     "settings": ("settings_list", "settings"),
+    "report": ("report", "report"),
 }
+_HIDDEN = {"finding"}  # replaced by `findings show` and `findings explain`
 _GROUPS = {
     "account": ("accounts", "account"),
     "user": ("members", "user"),
     "key": ("accounts", "key"),
+    "findings": ("remote_findings", "app"),
     "target": ("targets", "target"),
     "webhook": ("webhooks", "webhook"),
     "secrets": ("maintenance", "secrets"),
@@ -59,7 +62,7 @@ def tree(called: str = "") -> typer.Typer:
     is_unknown = called not in {*_COMMANDS, *_GROUPS, "--version"}
     for name, place in _COMMANDS.items():
         if is_unknown or name == called:
-            app.command(name)(_import_command(*place))
+            app.command(name, hidden=name in _HIDDEN)(_import_command(*place))
     for name, place in _GROUPS.items():
         if is_unknown or name == called:
             app.add_typer(_import_command(*place), name=name)

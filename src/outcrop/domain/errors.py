@@ -9,7 +9,7 @@ OutcropError            has `code` and `message`; no HTTP status (api/errors.py 
 │   └── UnavailableError    the database does not answer a request
 ├── ForbiddenError      the member's role does not allow the action
 ├── SignInError         signing in failed; the code is `wrong`, `code_needed` or `limited`
-├── PlanError           the account's plan does not include the feature; `minimum` is the lowest one with it
+├── PlanTooLowError     the account's plan does not include the feature; `minimum` is the lowest one with it
 └── OperatorError       the machine or its configuration needs an operator; commands print it and exit with 2
     └── DatabaseUnavailableError    the database cannot be reached; it may be reachable later
 """
@@ -98,7 +98,7 @@ class SignInLimitedError(SignInError):
         self.retry_after = retry_after
 
 
-class PlanError(OutcropError):
+class PlanTooLowError(OutcropError):
     code = "plan_required"
 
     def __init__(self, message: str, minimum: str) -> None:

@@ -16,7 +16,7 @@ from outcrop.domain.errors import (
     BadInputError,
     BusyError,
     OutcropError,
-    PlanError,
+    PlanTooLowError,
     TransitionError,
     UnavailableError,
 )
@@ -48,7 +48,7 @@ _HEADERS = [
     (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
 ]
 # These errors are shown on the page that sent the form; other errors have their own page.
-_FORM_ERRORS = (BadInputError, BusyError, PlanError, TransitionError)
+_FORM_ERRORS = (BadInputError, BusyError, PlanTooLowError, TransitionError)
 _NO_STORE = (b"cache-control", b"no-store")
 _TITLES = {
     400: "Request failed",

@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from outcrop.domain.account import PERMISSIONS, Permission
-from outcrop.domain.errors import BusyError, ForbiddenError, NotFoundError, OutcropError, PlanError
+from outcrop.domain.errors import BusyError, ForbiddenError, NotFoundError, OutcropError, PlanTooLowError
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import MaskedText
 from outcrop.notes import NoteCleaner
@@ -32,7 +32,7 @@ STATE = "portal"
 _STATUS: dict[type[OutcropError], int] = {
     NotFoundError: 404,
     ForbiddenError: 403,
-    PlanError: 403,
+    PlanTooLowError: 403,
     BusyError: 503,
 }
 

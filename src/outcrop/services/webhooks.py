@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from yarl import URL
 
 from outcrop.domain.account import API_MINIMUM, WEBHOOK_PLANS, Account
-from outcrop.domain.errors import BadInputError, NotFoundError, PlanError
+from outcrop.domain.errors import BadInputError, NotFoundError, PlanTooLowError
 from outcrop.domain.events import example_event
 from outcrop.domain.secret import Secret
 from outcrop.domain.webhook import KEPT_DAYS, URL_LENGTH, Delivery, DeliveryState, Webhook
@@ -116,15 +116,15 @@ async def delete_old_deliveries(pool: Pool) -> int:
 
 
 def _check_plan(account: Account) -> None:
-    """Raise PlanError if the account's plan includes no webhook."""
+    """Raise PlanTooLowError if the account's plan includes no webhook."""
     if account.plan not in WEBHOOK_PLANS:
-        raise PlanError(
+        raise PlanTooLowError(
             f"the plan {account.plan} has no webhook: it takes {API_MINIMUM} or higher", API_MINIMUM
         )
 
 
 async def _check_ready(db: Connection, account: Account) -> None:
-    """Raise PlanError or NotFoundError if the account can have no webhook, or has none."""
+    """Raise PlanTooLowError or NotFoundError if the account can have no webhook, or has none."""
     _check_plan(account)
     if await webhooks.select(db, account.id) is None:
         raise _missing()
