@@ -127,6 +127,9 @@ def test_every_action_in_every_state(
         if action in kinds:
             event, fields = kinds[action]
             sent = [(event, {name: value for name, value in after.items() if name in fields})]
+    if lines:
+        assert began <= after["updated_at"] <= now().isoformat()
+        expected |= {"updated_at": after["updated_at"]}
     assert after == expected
     assert trail(stage, id_) == lines
     assert events(stage, id_) == sent

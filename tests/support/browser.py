@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium on this machine: `apt-get install chromium` brings one"
 )
+TIMEOUT = 60_000  # milliseconds: on a busy machine the usual 5 s are too few
+expect.set_options(timeout=TIMEOUT)
 WIDTHS = {"phone": 390, "tablet": 820, "desktop": 1440}
 
 
