@@ -227,6 +227,14 @@ class TestFormats:
         assert OTHER not in ran.out + ran.err
 
     @pytest.mark.parametrize("output", ["table", "json", "jsonl", "sarif"])
+    def test_a_credential_that_is_only_in_a_path_is_masked_too(self, scan, place, output):
+        (place / OTHER).mkdir()
+        (place / OTHER / "a.py").write_text(f"token = {TOKEN}")
+        ran = scan("--format", output, OTHER)
+        assert ran.code == 1
+        assert OTHER not in ran.out + ran.err
+
+    @pytest.mark.parametrize("output", ["table", "json", "jsonl", "sarif"])
     def test_a_file_whose_path_has_the_password_in_it_can_be_found(self, scan, place, output):
         (place / "production").mkdir()
         (place / "production" / "db.env").write_text("DATABASE_URL=postgres://crm:production@pg.corp/crm\n")

@@ -53,6 +53,16 @@ def hides_in_paths(value: str, *, is_named: bool, is_password: bool) -> bool:
     return is_hex or random_bits(value) > _MIN_RANDOM_BITS
 
 
+def find_in_texts(ruleset: RuleSet, texts: Iterable[str]) -> list[Hit]:
+    """Return the hits in paths, URLs or names of authors, also where they are URL-encoded.
+
+    The texts are searched together. A hit's offsets have no meaning.
+    """
+    joined = "\n\n".join(sorted(set(texts)))
+    forms = {joined, unquote(joined)}
+    return [hit for form in sorted(forms) for hit in find(ruleset, form.encode("utf-8", "replace"))]
+
+
 def mask_text(ruleset: RuleSet, text: str) -> str:
     """Return the text with every value masked that a scan would report, also where it is URL-encoded.
 

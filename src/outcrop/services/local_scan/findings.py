@@ -6,7 +6,8 @@ The same input gives the same findings, with the same ids and in the same order,
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from outcrop.domain.finding import (
@@ -20,7 +21,7 @@ from outcrop.domain.finding import (
 from outcrop.domain.place import SERVED_TYPES, line_address
 from outcrop.domain.secret import Secret, reveal
 from outcrop.scanner.engine.hit import Hit
-from outcrop.scanner.engine.masking import is_masked_in_paths
+from outcrop.scanner.engine.masking import find_in_texts, is_masked_in_paths
 from outcrop.scanner.finding_context import decide_context
 from outcrop.scanner.risk.score import Evidence, score
 from outcrop.scanner.rules.allowlist import is_allowed_at
@@ -69,26 +70,49 @@ def describe_findings(
 
     These are counted in `left_out`, by what leaves them out. A hit whose fingerprint is in the baseline is
     subtracted from it: files of two targets can have the same path, so the baseline may contain a fingerprint
-    several times.
+    several times. Credentials that are only in a path, a URL or an author are masked there too.
     """
     hits = sorted((hit for hit in located if _is_reported(hit, target, options, left_out)), key=_place)
+    others = find_in_texts(options.ruleset, (text for hit in hits for text in _texts(hit)))
+    in_paths = [hit.secret for hit in others if is_masked_in_paths(hit)]
+    in_authors = [hit.secret for hit in others]
     place_counts = Counter(reveal(hit.hit.secret) for hit in hits)
     reveals = options.reveal
-    for hit, fingerprint in zip(hits, compute_fingerprints(hits), strict=True):
+    for hit, fingerprint in zip(hits, compute_fingerprints(hits, in_paths), strict=True):
         if baseline[fingerprint]:
             baseline[fingerprint] -= 1
             left_out["--baseline"] += 1
         else:
             evidence = _evidence(hit, target, place_counts[reveal(hit.hit.secret)])
-            mask = _path_mask(hit.hit, reveals=reveals)
+            mask = _path_mask(hit.hit, in_paths, reveals=reveals)
             path = mask(os.fsdecode(hit.path)) if hit.path else None
             fields = _printed_fields(hit, fingerprint, target, evidence, mask)
+            if fields["author"] is not None and not reveals:
+                fields["author"] = _mask_all(fields["author"], [hit.hit.secret, *in_authors])
             yield LocalFinding(fields, hit.hit, evidence, path)
 
 
-def _path_mask(hit: Hit, *, reveals: bool = False) -> Callable[[str], str]:
-    """Return the function that masks the hit's credential in a path or URL, where it is masked there."""
-    return hit.secret.masked_within if is_masked_in_paths(hit) and not reveals else str
+def _path_mask(hit: Hit, in_paths: Sequence[Secret], *, reveals: bool = False) -> Callable[[str], str]:
+    """Return a function that masks in a path or URL: the hit's credential, and those only in paths."""
+    own = [hit.secret] if is_masked_in_paths(hit) else []
+    return str if reveals else partial(_mask_all, secrets=[*own, *in_paths])
+
+
+def _mask_all(text: str, secrets: Iterable[Secret]) -> str:
+    """Return the text with these secrets masked, the longest first: one may be a part of another."""
+    for secret in sorted(secrets, key=lambda secret: -len(reveal(secret))):
+        text = secret.masked_within(text)
+    return text
+
+
+def _texts(located: LocatedHit) -> Iterator[str]:
+    """Yield the path, the address and the author of a hit, as far as they are known."""
+    if located.path:
+        yield printable_path(located.path)
+    if located.url:
+        yield located.url
+    if located.origin and located.origin.author:
+        yield located.origin.author
 
 
 def _is_reported(
@@ -127,15 +151,15 @@ def _place(located: LocatedHit) -> tuple[bytes, int, int, str]:
     return located.path or b"", located.hit.line, located.hit.column, located.hit.rule.id
 
 
-def compute_fingerprints(located: list[LocatedHit]) -> list[str]:
+def compute_fingerprints(located: list[LocatedHit], in_paths: Sequence[Secret] = ()) -> list[str]:
     """Return a name for each hit: its path, 20 bits of its value's SHA-256, and a number.
 
     The number distinguishes values of a path that share these bits, in the order of their digests. So a moved
-    line changes no name, and a name does not confirm a guessed password.
+    line changes no name, and a name does not confirm a guessed password. Credentials `in_paths` are masked.
     """
     digests = [hash_value(hit.hit) for hit in located]
     names = [
-        f"{_path_mask(hit.hit)(printable_path(hit.path or b''))}:{digest[:5]}"
+        f"{_path_mask(hit.hit, in_paths)(printable_path(hit.path or b''))}:{digest[:5]}"
         for hit, digest in zip(located, digests, strict=True)
     ]
     counts: dict[str, int] = {}

@@ -9,6 +9,7 @@
 5. Update the findings of the same credentials at other places (`validate.apply_verdict`).
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +36,8 @@ from outcrop.domain.release import format_release
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.scanner.engine.hit import Hit
-from outcrop.scanner.engine.masking import is_masked_in_paths
+from outcrop.scanner.engine.masking import find_in_texts, is_masked_in_paths
+from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.finding_context import decide_context
 from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey
 from outcrop.services.pipeline.fence import write_transaction
@@ -137,6 +139,19 @@ class _FindingChange:
     is_first_in_run: bool  # this run has not counted the finding yet
 
 
+def _build_maskers(ruleset: RuleSet, secrets: Sequence[DetectedSecret]) -> tuple[SecretMasker, SecretMasker]:
+    """Return the maskers of paths and addresses, and of authors.
+
+    They mask the detected secrets, and those that are only in a path, an address or the name of an author.
+    """
+    texts = {text for secret in secrets for text in _texts(secret)}
+    authors = {secret.origin.author or "" for secret in secrets if secret.origin is not None}
+    hits = [secret.hit for secret in secrets]
+    in_texts = (hit.secret for hit in (*hits, *find_in_texts(ruleset, texts)) if is_masked_in_paths(hit))
+    in_authors = (hit.secret for hit in (*hits, *find_in_texts(ruleset, authors)))
+    return SecretMasker(in_texts, texts), SecretMasker(in_authors, authors)
+
+
 async def record_secrets(
     context: RunContext,
     key: SourceKey,
@@ -155,10 +170,7 @@ async def record_secrets(
         place = identity(secret.source or key.source, _path_text(secret.path), fingerprint)
         verdict_key = context.keys.compute_verdict_key(fingerprint, secret.hit.companions)
         placed.setdefault(place, _PlacedSecret(secret, fingerprint, verdict_key, place))
-    in_paths = (secret.hit.secret for secret in secrets if is_masked_in_paths(secret.hit))
-    masker = SecretMasker(in_paths, (text for secret in secrets for text in _texts(secret)))
-    authors = (secret.origin.author or "" for secret in secrets if secret.origin is not None)
-    author_masker = SecretMasker((secret.hit.secret for secret in secrets), authors)
+    masker, author_masker = await asyncio.to_thread(_build_maskers, context.ruleset, secrets)
     recording = _Recording(context, key, coverage, masker, author_masker)
     ordered = [placed[place] for place in sorted(placed)]
     size = context.limits.batch_size
