@@ -19,13 +19,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from outcrop.api import findings, scans
 from outcrop.api.describe import describe
 from outcrop.api.errors import HANDLERS
-from outcrop.api.middleware import DEADLINE, RequestMiddleware
+from outcrop.api.middleware import RequestMiddleware
 from outcrop.api.shapes import json_response
 from outcrop.api.v2 import bulk as v2_bulk
 from outcrop.api.v2 import imports as v2_imports
 from outcrop.api.v2.errors import V2_HANDLERS
 from outcrop.domain.errors import OutcropError
-from outcrop.limits import MEGA, UPLOAD_LATE_SECONDS, UPLOADS
+from outcrop.limits import MEGA, REQUEST_SECONDS, UPLOAD_LATE_SECONDS, UPLOADS
 from outcrop.notes import NoteCleaner
 from outcrop.portal.app import create_portal
 from outcrop.runtime import Runtime
@@ -69,7 +69,7 @@ def create_app(
     own_rules: Sequence[Path] = (),
     notice: str | None = None,
     min_free_bytes: int = MIN_FREE_BYTES,
-    deadline: float = DEADLINE,
+    deadline: float = REQUEST_SECONDS,
     webhook_ports: frozenset[int] = frozenset(),
     import_max_bytes: int = 256 * MEGA,
     upload_late_seconds: float = UPLOAD_LATE_SECONDS,

@@ -81,3 +81,46 @@ class PasswordLimits:
 
 
 PASSWORD_LIMITS = PasswordLimits()
+
+# What a request to the API or the portal may have.
+FORM_BYTES = 256 << 10  # of one form
+FORM_FIELDS = 2_000  # fields of one form
+FORM_LINES = 500  # lines of one field
+FORM_FINDINGS = 200  # findings in one form
+TEXT_LENGTH = 10_000  # characters of any typed text; those of notes and names are lower
+TARGET_PATTERN_LENGTH = 500  # characters of a pattern of a target
+TARGET_PATTERNS = 100  # patterns of a target to include, and as many to exclude
+TARGET_CREDENTIAL_LENGTH = 8_000  # characters of the credential of a target
+TARGET_LENGTH = 2_000  # characters of the address of a target
+NAME_LENGTH = 100  # characters of the name of a key
+REQUEST_HEAD_SECONDS = 10.0  # seconds for the head of a request
+REQUEST_SECONDS = 4.5  # seconds for the response to a request
+
+# More limits of a source.
+GIT_SECONDS = 3_600.0  # seconds for one git command that connects
+GIT_OUTPUT_BYTES = 256 << 20  # of the output of one git command
+BLOB_PATHS = 1_000  # paths of one blob in a scan of a whole history
+EXCERPT_FILE_BYTES = 32 << 20  # of a file whose lines are stored
+CHECKED_FILE_BYTES = 256 << 20  # of a file that is searched for a known credential
+RUN_GAPS = 1_000  # gaps that a run lists; one more counts the rest
+
+# What is read of a site.
+PAGE_LINKS = 20_000  # links of one document
+SCRIPT_LINKS = 5_000  # links of one script
+URL_LENGTH = 4_096  # characters of a URL that is followed
+SITEMAPS = 20  # sitemaps of one site
+ROBOTS_BYTES = 512 << 10  # of robots.txt
+SITE_REDIRECTS = 10  # redirects of one request to a site
+
+# What is read of other hosts: code hosts, issuers, databases, webhook receivers.
+HTTP_REDIRECTS = 10  # redirects of another request
+CONNECT_SECONDS = 20.0  # seconds to connect
+TCP_BUFFER = 1 << 16  # bytes of a database server that are held unread
+HOST_PAGES = 10_000  # pages of one list of a code host
+CHECK_SECONDS = 20.0  # seconds for one check at an issuer
+CHECK_BYTES = 1 << 20  # of one response of an issuer
+LOGIN_SECONDS = 15.0  # seconds for a login to a database
+LOGIN_MESSAGE_BYTES = 1 << 16  # of one message of a login
+SCRAM_ITERATIONS = 300_000  # iterations that a database server may ask for
+WEBHOOK_RESPONSE_BYTES = 64 * 1024  # read of the response of a webhook receiver
+WEBHOOK_LOGGED_BYTES = 2048  # stored of the body of that response

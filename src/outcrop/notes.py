@@ -15,13 +15,13 @@ import structlog
 from outcrop.domain.errors import BadInputError, OutcropError
 from outcrop.domain.finding import cut_note
 from outcrop.domain.secret import MASK, MIN_LENGTH_TO_MASK_IN_TEXT, MaskedText, Secret, is_password, reveal
+from outcrop.limits import TEXT_LENGTH
 from outcrop.scanner.engine.masking import mask_text
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.store.db import Connection
 from outcrop.store.findings import table
 from outcrop.store.keyring import Keyring
 
-MAX_LENGTH = 10_000  # characters of any text; the limits of notes and names are lower
 RULES_TIMEOUT = 0.5  # seconds after the first text; later texts do not wait for the rules
 _PUNCTUATION = "\"'`<>()[]{}.,;:!?*„“”‚‘’«»"  # stripped from both ends of a word
 _WORD_SEPARATORS = re.compile(r"[\s\"'`<>()\[\]{},;=|&]+|:(?=\S)")
@@ -46,10 +46,10 @@ class NoteCleaner:
     async def clean(self, db: Connection, keys: Keyring, account_id: int, text: str) -> MaskedText:
         """Mask the credentials of the account's findings in a text, and those that the rules detect.
 
-        Raise BadInputError, before any search, if the text has more than MAX_LENGTH characters.
+        Raise BadInputError, before any search, if the text has more than TEXT_LENGTH characters.
         """
-        if len(text) > MAX_LENGTH:
-            raise BadInputError(f"a text must have at most {MAX_LENGTH:,} characters")
+        if len(text) > TEXT_LENGTH:
+            raise BadInputError(f"a text must have at most {TEXT_LENGTH:,} characters")
         words = await asyncio.to_thread(_fingerprint_words, keys, text)
         types = await table.select_secret_types(db, account_id, list(words)) if words else {}
         ruleset = await self._wait_for_ruleset()

@@ -6,7 +6,6 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import ScanType
 from outcrop.domain.target import (
     EVERY,
-    MAX_LENGTH,
     OPTIONS,
     Schedule,
     TargetKind,
@@ -15,6 +14,7 @@ from outcrop.domain.target import (
     identity,
     parse_target,
 )
+from outcrop.limits import TARGET_LENGTH
 
 OWNER, REPOSITORY, GISTS, GIST, COMMIT, SITE, PAGE, FOLDER = TargetKind
 ID = "aa5a315d61ae9438b18d"
@@ -165,7 +165,7 @@ def test_an_enterprise_host_takes_the_place_of_github(text: str, kind: TargetKin
         "https://gist.github.com/",
         "http://github.com/acme/shop",
         "http://git.example.com/shop.git",
-        "https://example.com/" + "a" * MAX_LENGTH,
+        "https://example.com/" + "a" * TARGET_LENGTH,
         "https://example.com/" + "ü" * 400,  # 2,400 when written in an address
     ],
 )
@@ -219,7 +219,7 @@ def test_an_address_with_a_password_is_refused_and_not_repeated(text: str) -> No
 
 
 def test_the_longest_target_is_taken() -> None:
-    name = "https://example.com/".ljust(MAX_LENGTH, "a")
+    name = "https://example.com/".ljust(TARGET_LENGTH, "a")
     assert parse_target(name) == (SITE, name)
     with pytest.raises(BadInputError):
         parse_target(name + "a")

@@ -8,7 +8,8 @@ import pytest
 from outcrop import notes
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import NOTE_LENGTH
-from outcrop.services import keys, views
+from outcrop.limits import NAME_LENGTH, TEXT_LENGTH
+from outcrop.services import views
 from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
 from tests.support.portal_client import Person
@@ -89,7 +90,7 @@ def test_texts_of_the_largest_lengths_are_searched_in_threads(
 ) -> None:
     longest_view = "?q=" + "a+" * ((views.MAX_QUERY_LENGTH - 3) // 4)
     assert owner.post("/views", name="a" * views.MAX_NAME_LENGTH, view=longest_view).status_code == 303
-    assert owner.post("/profile/keys", name="k" * keys.MAX_NAME_LENGTH).status_code == 200
+    assert owner.post("/profile/keys", name="k" * NAME_LENGTH).status_code == 200
     tenant.post(f"/findings/{finding}/resolve", note="n" * NOTE_LENGTH).raise_for_status()
     assert len(searches.lengths) == 8
     assert max(searches.lengths) < views.MAX_QUERY_LENGTH
@@ -101,7 +102,5 @@ def test_no_text_above_the_common_limit_is_searched(
 ) -> None:
     cleaner = notes.NoteCleaner(lambda: pytest.fail("the rules were loaded"))
     with pytest.raises(BadInputError):
-        backend.run(
-            lambda db: cleaner.clean(db, backend.keys, tenant.account.id, "a" * (notes.MAX_LENGTH + 1))
-        )
+        backend.run(lambda db: cleaner.clean(db, backend.keys, tenant.account.id, "a" * (TEXT_LENGTH + 1)))
     assert not searches.lengths

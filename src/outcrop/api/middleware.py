@@ -20,6 +20,7 @@ from outcrop.api.v2.context import SCOPE_KEY as V2_SCOPE_KEY
 from outcrop.api.v2.context import ApiV2Context
 from outcrop.domain.account import token_digest
 from outcrop.domain.errors import UnavailableError
+from outcrop.limits import REQUEST_SECONDS
 from outcrop.notes import NoteCleaner
 from outcrop.runtime import Runtime
 from outcrop.services.shares import AccountBusyError, Deadline, admit
@@ -27,7 +28,6 @@ from outcrop.store.db import Connection, acquire_connection, describe_unavailabi
 from outcrop.store.people import keys
 from outcrop.store.people.keys import RateWindow
 
-DEADLINE = 4.5  # seconds after which a request without a response is answered with 500
 _PROBES = {"/healthz", "/readyz"}  # answered over http too
 _V2_DESCRIPTION = "/api/v2/openapi.json"  # needs no key
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
@@ -51,7 +51,7 @@ class RequestMiddleware:
         rate_limit: int | None,
         cors_origins: list[str],
         timeout_page: Callable[[Scope], Response | None],
-        deadline: float = DEADLINE,
+        deadline: float = REQUEST_SECONDS,
     ) -> None:
         self.app = app
         self.notes = notes

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-HEAD_SECONDS = 10.0  # without a complete request head, a connection is closed
+from outcrop.limits import REQUEST_HEAD_SECONDS
+
 _RESERVED_DESCRIPTORS = 64  # for the database, files and the probes of the process itself
 _PAUSE = 0.1  # seconds until the next try if no descriptor is free
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -151,7 +152,7 @@ class Acceptor:
 
     async def _connect(self, sock: socket.socket, connection: Connection) -> None:
         """Hand a connection to its protocol, after the TLS handshake if there is one."""
-        timeout = None if self._tls is None else HEAD_SECONDS
+        timeout = None if self._tls is None else REQUEST_HEAD_SECONDS
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._protocol(connection), sock, ssl=self._tls, ssl_handshake_timeout=timeout

@@ -9,9 +9,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from outcrop.api.proxies import behind_proxies
 from outcrop.asgi import create_app
-from outcrop.cli.accept import HEAD_SECONDS, Acceptor, Connection, ConnectionLimits, count_descriptors
+from outcrop.cli.accept import Acceptor, Connection, ConnectionLimits, count_descriptors
 from outcrop.cli.slow_readers import ReadWatch
-from outcrop.limits import CLIENT_SECONDS, MEGA
+from outcrop.limits import CLIENT_SECONDS, MEGA, REQUEST_HEAD_SECONDS
 from outcrop.runtime import open_runtime
 from outcrop.settings import Settings
 
@@ -28,7 +28,7 @@ class ApiProtocol(HttpToolsProtocol):
     It disconnects clients that read their responses too slowly.
     """
 
-    max_head_bytes, max_head_seconds = 64 << 10, HEAD_SECONDS  # request line and headers
+    max_head_bytes, max_head_seconds = 64 << 10, REQUEST_HEAD_SECONDS  # request line and headers
     max_late_seconds = CLIENT_SECONDS
 
     connection: Connection | None = None  # set before `connection_made`

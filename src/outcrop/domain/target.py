@@ -11,6 +11,7 @@ from uuid import UUID
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import ScanType
+from outcrop.limits import TARGET_LENGTH
 
 if TYPE_CHECKING:
     from yarl import URL
@@ -83,7 +84,6 @@ OPTIONS: dict[TargetKind, dict[str, bool | int]] = {
     TargetKind.FOLDER: {},
 }
 RANGES = {"depth": range(21), "pages": range(1, 100_001)}
-MAX_LENGTH = 2_000
 
 _WEB = {TargetKind.SITE, TargetKind.PAGE}
 _LOGIN = r"[A-Za-z0-9_-]{1,100}"  # names on GitHub Enterprise are longer and may have underscores
@@ -110,7 +110,7 @@ def parse_target(
     `kind` overrides the guess; `web_host` is the host of the GitHub instance.
     """
     text = text.strip()
-    if len(text) > MAX_LENGTH:
+    if len(text) > TARGET_LENGTH:
         raise _too_long()
     if not text.isprintable() or " " in text or "\\" in text:
         raise BadInputError("a target must not contain spaces, backslashes or control characters")
@@ -123,13 +123,13 @@ def parse_target(
         found, name = TargetKind.GISTS, name.replace("github:", "gists:")
     if kind is not None and found is not kind:
         raise BadInputError(f"this target is of kind {found}, not {kind}")
-    if len(name) > MAX_LENGTH:  # percent-encoding made the name longer
+    if len(name) > TARGET_LENGTH:  # percent-encoding made the name longer
         raise _too_long()
     return found, name
 
 
 def _too_long() -> BadInputError:
-    return BadInputError(f"a target must have at most {MAX_LENGTH:,} characters")
+    return BadInputError(f"a target must have at most {TARGET_LENGTH:,} characters")
 
 
 def _parse(text: str, kind: TargetKind | None, web_host: str) -> tuple[TargetKind, str]:

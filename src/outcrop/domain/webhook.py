@@ -6,8 +6,6 @@ from enum import StrEnum
 from uuid import UUID
 
 WAIT = 10.0  # seconds for the whole delivery: DNS, TLS, request, response
-MAX_RESPONSE_BYTES = 64 * 1024  # read from a response, including its headers
-MAX_LOGGED_BODY_BYTES = 2048  # stored of a response body
 URL_LENGTH = 2000
 KEPT_DAYS = 30  # deliveries are deleted from the log after this time; their audit lines stay
 

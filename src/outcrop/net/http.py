@@ -27,13 +27,12 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from outcrop.limits import CONNECT_SECONDS, HTTP_REDIRECTS
 from outcrop.net.guard import Egress, EgressError, LookUp, is_allowed, look_up, resolve
 
 _REDIRECTS = {301, 302, 303, 307, 308}
-_MAX_REDIRECTS = 10
 _CREDENTIAL_HEADERS = {"authorization", "cookie"}
 _CHUNK_BYTES = 1 << 16
-_CONNECT_SECONDS = 20.0
 _GZIP_OR_ZLIB = 47  # zlib's `wbits`: recognize the gzip or zlib header, with the largest window
 _BROKEN_BODY = "the response ended early or its compressed body is damaged"
 
@@ -90,7 +89,7 @@ class HttpClient:
         origin = _origin(url)
         with _failures_as_http_error(seconds):
             async with asyncio.timeout(seconds):
-                for _ in range(_MAX_REDIRECTS):
+                for _ in range(HTTP_REDIRECTS):
                     response = await self._send("GET", url, sent_headers, max_bytes)
                     target = response.headers.get("Location")
                     if response.status not in _REDIRECTS or not target:
@@ -104,7 +103,7 @@ class HttpClient:
                             for name, value in sent_headers.items()
                             if name.lower() not in _CREDENTIAL_HEADERS
                         }
-        raise HttpError(f"more than {_MAX_REDIRECTS} redirects")
+        raise HttpError(f"more than {HTTP_REDIRECTS} redirects")
 
     async def request(
         self,
@@ -184,7 +183,7 @@ async def open_http(
         local_addr=(egress.source_address, 0) if egress.source_address else None,
     )
     # The caller limits the whole request, redirects included. Only connecting has a limit of its own.
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     async with aiohttp.ClientSession(
         connector=connector,
         timeout=timeout,

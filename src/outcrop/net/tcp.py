@@ -9,9 +9,8 @@ import asyncio
 import ssl
 from asyncio import StreamReader, StreamWriter
 
+from outcrop.limits import TCP_BUFFER
 from outcrop.net.guard import Egress, EgressError, resolve
-
-_MAX_BUFFER = 1 << 16  # bytes that are held unread; asyncio stops reading at twice this size
 
 
 class TcpError(Exception):
@@ -32,7 +31,7 @@ async def connect(
             return await asyncio.open_connection(
                 address,
                 address_port,
-                limit=_MAX_BUFFER,
+                limit=TCP_BUFFER,
                 local_addr=local_address,
                 ssl=tls,
                 server_hostname=host if tls else None,

@@ -11,6 +11,7 @@ from outcrop.domain.errors import BadInputError, BusyError
 from outcrop.domain.finding import NOTE_LENGTH, Status, TriageAction, TriageResult, cut_note
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import MaskedText
+from outcrop.limits import FORM_FINDINGS
 from outcrop.portal.labels import sentence
 from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, read_view
 from outcrop.portal.request import PortalRequest, get, post
@@ -25,7 +26,6 @@ TABS = [
     (SUPPRESSED, "Suppressed"),
     (ALL, "All"),
 ]
-_MAX_TRIAGED = 200  # findings in one form
 # Participle for the message after an action.
 DONE = {
     TriageAction.RESOLVE: "resolved",
@@ -81,8 +81,8 @@ async def _triage_selected(request: PortalRequest) -> tuple[str, list[tuple[UUID
     ids = [id_ for text in request.form.all("id") if (id_ := parse_id(text)) is not None]
     if action is None:
         raise BadInputError("no such action")
-    if not ids or len(ids) > _MAX_TRIAGED:
-        raise BadInputError(f"select 1 to {_MAX_TRIAGED} findings first")
+    if not ids or len(ids) > FORM_FINDINGS:
+        raise BadInputError(f"select 1 to {FORM_FINDINGS} findings first")
     note = await read_note(request)
     async with request.db.transaction():
         outcomes = await findings.triage(

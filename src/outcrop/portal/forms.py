@@ -6,10 +6,8 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from outcrop.domain.errors import BadInputError
+from outcrop.limits import FORM_BYTES, FORM_FIELDS, FORM_LINES
 
-_MAX_BYTES = 256 << 10
-_MAX_FIELDS = 2_000
-_MAX_LINES = 500  # of one field; what follows is one line more
 _MAX_QUICK_BYTES = 8 << 10  # a longer form is parsed in a thread
 
 
@@ -33,7 +31,7 @@ class Form:
 
     def lines(self, name: str) -> list[str]:
         """Return the non-empty lines of a text area."""
-        return [line.strip() for line in self.get(name).split("\n", _MAX_LINES) if line.strip()]
+        return [line.strip() for line in self.get(name).split("\n", FORM_LINES) if line.strip()]
 
     def __contains__(self, name: str) -> bool:
         return any(key == name for key, _ in self._pairs)
@@ -44,7 +42,7 @@ async def read_form(request: Request) -> Form:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _MAX_BYTES:
+        if len(body) > FORM_BYTES:
             raise BadInputError("the form is too large")
     if len(body) > _MAX_QUICK_BYTES:
         return await asyncio.to_thread(_parse_form, body)
@@ -57,7 +55,7 @@ def _parse_form(body: bytearray) -> Form:
         pairs = parse_qsl(
             body.decode("utf-8"),
             keep_blank_values=True,
-            max_num_fields=_MAX_FIELDS,
+            max_num_fields=FORM_FIELDS,
             errors="strict",
             encoding="utf-8",
         )

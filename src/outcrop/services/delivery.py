@@ -24,12 +24,11 @@ from outcrop.domain.clock import now
 from outcrop.domain.secret import reveal
 from outcrop.domain.slots import DeliverySlots
 from outcrop.domain.webhook import (
-    MAX_LOGGED_BODY_BYTES,
-    MAX_RESPONSE_BYTES,
     WAIT,
     DeliveryOutcome,
     is_success,
 )
+from outcrop.limits import WEBHOOK_LOGGED_BYTES, WEBHOOK_RESPONSE_BYTES
 from outcrop.net.post import PostError, PostResponse
 from outcrop.store import outbox
 from outcrop.store.db import UNAVAILABLE, Connection, Pool
@@ -179,8 +178,8 @@ class DeliveryWorker:
                 headers,
                 payload,
                 seconds=WAIT,
-                max_bytes=MAX_RESPONSE_BYTES,
-                max_body=MAX_LOGGED_BODY_BYTES,
+                max_bytes=WEBHOOK_RESPONSE_BYTES,
+                max_body=WEBHOOK_LOGGED_BYTES,
             )
             status, body = response.status, response.body
             outcome = DeliveryOutcome.OK if is_success(status) else DeliveryOutcome.FAILED

@@ -8,11 +8,10 @@ from uuid import UUID, uuid4
 from outcrop.domain.account import Account, ApiKey, new_token, token_digest, token_hint
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.ids import parse_id
+from outcrop.limits import NAME_LENGTH
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.people import keys
-
-MAX_NAME_LENGTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,8 @@ async def create_key(
 
 def check_name(name: str) -> None:
     """Raise BadInputError if the name of a key is too long, empty or not printable."""
-    if len(name) > MAX_NAME_LENGTH or not name.strip() or not name.isprintable():
-        raise BadInputError(f"a key's name has 1 to {MAX_NAME_LENGTH} printable characters")
+    if len(name) > NAME_LENGTH or not name.strip() or not name.isprintable():
+        raise BadInputError(f"a key's name has 1 to {NAME_LENGTH} printable characters")
 
 
 async def list_keys(db: Connection, account: Account) -> list[ApiKey]:

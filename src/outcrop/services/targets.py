@@ -10,15 +10,12 @@ from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import Schedule, Target, TargetKind, TargetSpec, choose, identity, parse_target
+from outcrop.limits import TARGET_CREDENTIAL_LENGTH, TARGET_PATTERN_LENGTH, TARGET_PATTERNS
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keyring
 from outcrop.store.people import accounts
 from outcrop.store.runs import targets
-
-MAX_PATTERN_LENGTH = 500
-MAX_PATTERNS = 100
-MAX_CREDENTIAL_LENGTH = 8_000
 
 # Their credential is a token. Others may have a user name and password, or a whole Authorization header.
 _TOKEN_ONLY = {TargetKind.OWNER, TargetKind.GISTS, TargetKind.GIST, TargetKind.COMMIT}
@@ -164,11 +161,13 @@ def _describe_settings(target: Target) -> dict[str, object]:
 
 def _check_patterns(patterns: Sequence[str]) -> tuple[str, ...]:
     """Return the patterns; raise BadInputError if there are too many or one is not valid."""
-    if len(patterns) > MAX_PATTERNS:
-        raise BadInputError(f"a target has at most {MAX_PATTERNS} patterns to include and as many to exclude")
+    if len(patterns) > TARGET_PATTERNS:
+        raise BadInputError(
+            f"a target has at most {TARGET_PATTERNS} patterns to include and as many to exclude"
+        )
     for pattern in patterns:
-        if not pattern.strip() or len(pattern) > MAX_PATTERN_LENGTH or not pattern.isprintable():
-            raise BadInputError(f"a pattern has 1 to {MAX_PATTERN_LENGTH} printable characters")
+        if not pattern.strip() or len(pattern) > TARGET_PATTERN_LENGTH or not pattern.isprintable():
+            raise BadInputError(f"a pattern has 1 to {TARGET_PATTERN_LENGTH} printable characters")
     return tuple(patterns)
 
 
@@ -177,9 +176,11 @@ def _check_credential(credential: Secret, spec: TargetSpec) -> None:
     value = reveal(credential)
     if not value.strip():
         raise BadInputError("the credential is empty")
-    if len(value) > MAX_CREDENTIAL_LENGTH or not value.isprintable():  # a newline would start another header
+    if (
+        len(value) > TARGET_CREDENTIAL_LENGTH or not value.isprintable()
+    ):  # a newline would start another header
         raise BadInputError(
-            f"a credential is one line of at most {MAX_CREDENTIAL_LENGTH:,} printable characters"
+            f"a credential is one line of at most {TARGET_CREDENTIAL_LENGTH:,} printable characters"
         )
     if " " in value and spec.kind in _TOKEN_ONLY:
         raise BadInputError("the credential of this target is a token, without spaces")

@@ -3,13 +3,12 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from outcrop.limits import CHECK_BYTES, CHECK_SECONDS
 from outcrop.net.http import HttpClient, HttpResponse
 from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.verdict import Verdict
 
-_SECONDS = 20.0
 _SECONDS_AFTER_VERDICT = 8.0  # knowing the services is worth less waiting than knowing whether it is valid
-_MAX_BODY = 1 << 20
 
 
 class UncheckableError(Exception):
@@ -50,7 +49,7 @@ class Attempt:
     ) -> HttpResponse:
         """Wait for the rate limit, send one HTTP request and return the response.
 
-        Redirects are not followed, and a body is cut off after _MAX_BODY bytes. `after_verdict` is for
+        Redirects are not followed, and a body is cut off after CHECK_BYTES bytes. `after_verdict` is for
         requests that only add services to a known verdict: it shortens the time limit. Raise HttpError if
         there is no response, and IssuerPausedError if the issuer asked for a pause that is too long.
         """
@@ -60,6 +59,6 @@ class Attempt:
             url,
             headers=headers,
             body=body,
-            max_bytes=_MAX_BODY,
-            seconds=_SECONDS_AFTER_VERDICT if after_verdict else _SECONDS,
+            max_bytes=CHECK_BYTES,
+            seconds=_SECONDS_AFTER_VERDICT if after_verdict else CHECK_SECONDS,
         )

@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from outcrop.domain.account import REQUESTS_PER_MINUTE, Permission
 from outcrop.domain.errors import BadInputError, NotFoundError
+from outcrop.limits import NAME_LENGTH
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import keys
 from outcrop.services.keys import NewKey
@@ -23,7 +24,7 @@ async def create_key(request: PortalRequest) -> Response:
         new = await keys.create_key(
             request.db,
             request.signed.account,
-            name=(await request.clean(name))[: keys.MAX_NAME_LENGTH],
+            name=(await request.clean(name))[:NAME_LENGTH],
             expires_at=_expiry(request.form.get("expires")),
             by=request.email,
             member=request.email,

@@ -25,7 +25,6 @@ _MAX_PROCESSES = 4  # diff-tree processes that share `SourceLimits.diff_memory`
 _SUBMODULE_MODE = b"160000"
 _ABSENT_MODE = b"000000"  # the new mode of a deleted file
 _MAX_TREE_BYTES = 16 << 20  # of the output of ls-tree
-MAX_PATHS = 1_000  # of one blob in a scan of a whole history
 _MAX_LISTED_TIPS = 10  # whose files are listed if the attribution was cut short
 _UNKNOWN_RANK = 1 << 62  # of a tip: any commit of the history is older
 _READ_BYTES = 1 << 18  # of git's output at a time

@@ -15,15 +15,13 @@ from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from outcrop.domain.errors import OperatorError
-from outcrop.limits import SOURCE_LIMITS, SourceLimits
+from outcrop.limits import GIT_OUTPUT_BYTES, GIT_SECONDS, SOURCE_LIMITS, SourceLimits
 from outcrop.net.guard import Egress, resolve
 from outcrop.sandbox import Sandbox, start_restricted
 from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository, open_mirror
 
-_TIMEOUT = 3_600.0  # seconds for one git command
-_MAX_OUTPUT_BYTES = 256 << 20  # of one git command: a million refs take 80 MB
 _FILE_ALLOWANCE = 64 << 20  # bytes of one file beyond the quota of the working folder
 _CHECK_OUTPUT_EVERY = 1.0  # seconds
 _TOO_MUCH_OUTPUT = "{}: cannot be cloned: its host sends too many refs or messages"
@@ -190,8 +188,8 @@ def _run(
     """Run git with these arguments and additional settings in the folder `work`; return its output.
 
     Raise OperatorError with the address of `remote` and git's reason if git fails, or with the limit if
-    `budget` has cut git short. Kill git and raise OperatorError after _TIMEOUT seconds, or if it prints more
-    than _MAX_OUTPUT_BYTES. With `connects`, also raise OperatorError if what answers is not a git host.
+    `budget` has cut git short. Kill git and raise OperatorError after GIT_SECONDS, or if it prints more than
+    GIT_OUTPUT_BYTES. With `connects`, also raise OperatorError if what answers is not a git host.
     """
     limits = budget.limits if budget else SOURCE_LIMITS
     # Files, since a host can send endless refs and messages: a pipe would be read into our memory.
@@ -209,8 +207,8 @@ def _run(
 
 
 def _read_output(file: IO[bytes], remote: Remote) -> bytes:
-    """Return what git has written to a file; raise OperatorError if that is more than _MAX_OUTPUT_BYTES."""
-    if file.seek(0, os.SEEK_END) > _MAX_OUTPUT_BYTES:
+    """Return what git has written to a file; raise OperatorError if that is more than GIT_OUTPUT_BYTES."""
+    if file.seek(0, os.SEEK_END) > GIT_OUTPUT_BYTES:
         raise OperatorError(_TOO_MUCH_OUTPUT.format(remote.url))
     file.seek(0)
     return file.read()
@@ -228,7 +226,7 @@ def _wait_for_git(  # noqa: PLR0917 - what git gets, and its limits
 
     It can write only in the folder `work`.
 
-    Kill git and raise OperatorError after _TIMEOUT seconds, or when a file has more than _MAX_OUTPUT_BYTES.
+    Kill git and raise OperatorError after GIT_SECONDS seconds, or when a file has more than GIT_OUTPUT_BYTES.
     """
     process = start_restricted(
         Sandbox((work,), network=True),
@@ -244,14 +242,14 @@ def _wait_for_git(  # noqa: PLR0917 - what git gets, and its limits
     )
     # The quota of the folder comes first: it names the limit.
     command.limit_resources(process.pid, limits.git_memory, limits.disk + _FILE_ALLOWANCE)
-    deadline = monotonic() + _TIMEOUT
+    deadline = monotonic() + GIT_SECONDS
     failure = None
     with process:
         try:
             while failure is None:
                 with suppress(subprocess.TimeoutExpired):
                     return process.wait(timeout=_CHECK_OUTPUT_EVERY)
-                if any(os.fstat(file.fileno()).st_size > _MAX_OUTPUT_BYTES for file in outputs):
+                if any(os.fstat(file.fileno()).st_size > GIT_OUTPUT_BYTES for file in outputs):
                     failure = _TOO_MUCH_OUTPUT.format(remote.url)
                 elif monotonic() > deadline:
                     failure = f"{remote.url}: cloning took longer than an hour"

@@ -16,6 +16,7 @@ from pathlib import Path
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
+from outcrop.limits import BLOB_PATHS
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.fork_pool import run_in_processes
 from outcrop.sources.git import attribution, objects
@@ -150,9 +151,7 @@ def _attribute_results(scan: GitScan, results: ResultsById, cache: ScanCache, ou
     missing = None
     if results:  # only then the commits are read, which also shows what they miss
         wanted = attribution.WantedOrMissing(set(results), IdSet(cache.scanned))
-        cache.places = attribute_blobs(
-            repository, commits, wanted, scan.jobs, gaps, max_paths=attribution.MAX_PATHS
-        )
+        cache.places = attribute_blobs(repository, commits, wanted, scan.jobs, gaps, max_paths=BLOB_PATHS)
         missing = cache.places.keys() - results.keys()
         for oid in missing:
             del cache.places[oid]
@@ -220,9 +219,7 @@ def continue_scan(scan: GitScan, earlier: EarlierScan) -> ContinuedScan:
     places: Places = {}
     cuts = repository.budget.cuts
     if attributed:
-        places = attribute_blobs(
-            repository, commits, attributed, scan.jobs, gaps, max_paths=attribution.MAX_PATHS
-        )
+        places = attribute_blobs(repository, commits, attributed, scan.jobs, gaps, max_paths=BLOB_PATHS)
     if repository.budget.cuts > cuts:
         place_at_tips(repository, tips.commits, attributed, places)
     attribute_messages(repository, tips, commits, attributed, places)

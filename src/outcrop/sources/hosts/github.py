@@ -18,9 +18,9 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret
+from outcrop.limits import HOST_PAGES
 from outcrop.net.http import HttpClient
 from outcrop.sources.hosts.github_api import (
-    MAX_PAGES,
     PER_PAGE,
     RETRY_DELAYS,
     Clock,
@@ -65,7 +65,7 @@ class GitHub:
         etags: EtagCache | None = None,
         on_wait: OnWait = lambda _seconds, _reason: None,
         max_wait: float = 3_600.0,
-        max_pages: int = MAX_PAGES,
+        max_pages: int = HOST_PAGES,
         retry_delays: Sequence[float] = RETRY_DELAYS,
         sleep: Sleep = asyncio.sleep,
         clock: Clock = time.time,

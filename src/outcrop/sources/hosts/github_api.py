@@ -19,10 +19,10 @@ import orjson
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
+from outcrop.limits import HOST_PAGES
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
 
 PER_PAGE = 100  # the most that GitHub allows
-MAX_PAGES = 10_000
 RETRY_DELAYS = (1.0, 2.0, 4.0)  # seconds before each retry of a failure that may be temporary
 _MAX_MESSAGE = 300  # characters of an error message: it repeats text from the host
 _LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
@@ -184,7 +184,7 @@ class GitHubApi:
         etags: EtagCache | None,
         limit: RateLimit,
         *,
-        max_pages: int = MAX_PAGES,
+        max_pages: int = HOST_PAGES,
         retry_delays: Sequence[float] = RETRY_DELAYS,
     ) -> None:
         self._http = http

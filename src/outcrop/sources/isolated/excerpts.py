@@ -7,6 +7,7 @@ nothing more.
 import os
 from pathlib import Path
 
+from outcrop.limits import EXCERPT_FILE_BYTES
 from outcrop.scanner.engine.excerpt import excerpts_of_file
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources import files
@@ -16,13 +17,11 @@ from outcrop.sources.git.known_secrets import list_containing_files
 from outcrop.sources.git.repository import Repository
 from outcrop.sources.located import LocatedHit
 
-_MAX_FILE_BYTES = 32 << 20  # larger files have no excerpts: a file is held in memory
-
 
 def add_blob_excerpts(located: list[LocatedHit], repository: Repository, ruleset: RuleSet) -> None:
     """Set the excerpt of each hit from its oldest blob, which its line number belongs to.
 
-    Hits without a blob, and in blobs larger than _MAX_FILE_BYTES or unreadable, get none.
+    Hits without a blob, and in blobs larger than EXCERPT_FILE_BYTES or unreadable, get none.
     """
     by_blob: dict[bytes, list[LocatedHit]] = {}
     for place in located:
@@ -30,7 +29,7 @@ def add_blob_excerpts(located: list[LocatedHit], repository: Repository, ruleset
             by_blob.setdefault(place.first_blob, []).append(place)
     for oid, content in objects.read_contents(repository, [sorted(by_blob)]) if by_blob else ():
         if isinstance(content, LargeObject):
-            data = content.read(_MAX_FILE_BYTES) if content.size <= _MAX_FILE_BYTES else None
+            data = content.read(EXCERPT_FILE_BYTES) if content.size <= EXCERPT_FILE_BYTES else None
         else:
             data = content
         if data is not None:
@@ -40,7 +39,7 @@ def add_blob_excerpts(located: list[LocatedHit], repository: Repository, ruleset
 def add_file_excerpts(located: list[LocatedHit], root: Path, ruleset: RuleSet) -> None:
     """Set the excerpt of each hit from its file in the folder `root`, or from `root` if that is a file.
 
-    Hits in files that are larger than _MAX_FILE_BYTES, gone or unreadable get none.
+    Hits in files that are larger than EXCERPT_FILE_BYTES, gone or unreadable get none.
     """
     base = os.fsencode(root if root.is_dir() else root.parent)
     by_file: dict[bytes, list[LocatedHit]] = {}
@@ -66,10 +65,10 @@ def _set_excerpts(ruleset: RuleSet, content: bytes, located: list[LocatedHit]) -
 
 
 def _read_file(path: bytes) -> bytes | None:
-    """Return the content of a file; None if it is larger than _MAX_FILE_BYTES or cannot be read any more."""
+    """Return the content of a file; None if it is above EXCERPT_FILE_BYTES or cannot be read any more."""
     try:
         with files.open_regular_file(path) as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
+            content = file.read(EXCERPT_FILE_BYTES + 1)
     except OSError:
         return None
-    return content if len(content) <= _MAX_FILE_BYTES else None
+    return content if len(content) <= EXCERPT_FILE_BYTES else None

@@ -15,7 +15,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.limits import SOURCE_LIMITS, SourceLimits
+from outcrop.limits import CHECKED_FILE_BYTES, SOURCE_LIMITS, SourceLimits
 from outcrop.net.guard import Egress
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import ScanResult, SerializedResult, deserialize_result, serialize_result
@@ -35,7 +35,6 @@ from outcrop.sources.located import (
 )
 from outcrop.sources.workspace import work_folder
 
-_MAX_CHECKED_BYTES = 256 << 20  # of a file that is searched for a known secret: it is held in memory
 _NO_REFS = "it had branches or tags before and has none now: no finding was resolved"
 _MIN_PARALLEL_BYTES = 200 << 20  # of packs: a smaller repository is scanned as fast by one process
 
@@ -174,12 +173,12 @@ def _file_contains(path: Path, value: str | None, ruleset: RuleSet) -> bool:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(_MAX_CHECKED_BYTES + 1)
+            content = file.read(CHECKED_FILE_BYTES + 1)
     except FileNotFoundError:
         return False
     except OSError:
         return True
-    return value is None or len(content) > _MAX_CHECKED_BYTES or contains_value(ruleset, content, value)
+    return value is None or len(content) > CHECKED_FILE_BYTES or contains_value(ruleset, content, value)
 
 
 def _limit_findings(result: JobResult, limits: SourceLimits) -> None:

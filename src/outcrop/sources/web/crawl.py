@@ -17,6 +17,7 @@ from secrets import token_hex
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from outcrop.limits import SITEMAPS
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.sources.web.frontier import Frontier, FrontierEntry
 from outcrop.sources.web.leak_paths import LEAK_PATHS, is_leaked_file
@@ -32,7 +33,6 @@ from outcrop.sources.web.urls import (
     url_path,
 )
 
-_MAX_SITEMAPS = 20
 _GONE_STATUSES = {404, 410}
 _SERVER_ERROR = 500
 
@@ -340,7 +340,7 @@ class _Crawler:
     async def _read_sitemaps(self) -> list[Resource]:
         """Add the pages of the sitemaps that robots.txt names, or of /sitemap.xml, to the frontier.
 
-        Return []. At most _MAX_SITEMAPS are read, and only those of the site; a gap reports that there are
+        Return []. At most SITEMAPS are read, and only those of the site; a gap reports that there are
         more.
         """
         named = [
@@ -350,8 +350,8 @@ class _Crawler:
         ]
         sitemaps = named or [f"{url_origin(self._home)}/sitemap.xml"]
         for number, url in enumerate(sitemaps):  # sitemaps that an index lists are appended meanwhile
-            if number >= _MAX_SITEMAPS:
-                self._report_gap(self._start, f"more than {_MAX_SITEMAPS} sitemaps: the rest was skipped")
+            if number >= SITEMAPS:
+                self._report_gap(self._start, f"more than {SITEMAPS} sitemaps: the rest was skipped")
                 break
             if not is_same_site(url, self._start) or not self._frontier.claim(url):
                 continue

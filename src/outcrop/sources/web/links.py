@@ -9,11 +9,11 @@ import orjson
 import re2  # type: ignore[import-untyped]
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from outcrop.limits import PAGE_LINKS
 from outcrop.sources.web.asset_names import stable_path
 from outcrop.sources.web.scripts import script_links
 from outcrop.sources.web.urls import WebLink, WebLinkKind, is_script_url, is_skipped_url, normalise_url
 
-MAX_LINKS = 20_000  # of one document
 _MAX_TAGS = 2_000_000
 _MAX_NEARBY_SCRIPTS = 20  # of a page, whose folders may contain the chunks that an inline script names
 _MAX_JSON_VALUES = 200_000
@@ -61,7 +61,7 @@ def html_links(body: bytes, url: str) -> list[WebLink]:
     """Return the links of an HTML page in UTF-8: scripts, what its inline scripts load, and documents.
 
     `url` is the URL of the page; its `<base>` is obeyed. Each URL is returned once, that of the page itself
-    not, and at most MAX_LINKS in all.
+    not, and at most PAGE_LINKS in all.
     """
     tree = LexborHTMLParser(_keep_linking_tags(body))
     base = url
@@ -72,14 +72,14 @@ def html_links(body: bytes, url: str) -> list[WebLink]:
     found: dict[str, WebLink] = {}
     for link in chain(scripts, _inline_script_links(tree, base, nearby), _document_links(tree, base)):
         found.setdefault(link.url, link)
-        if len(found) >= MAX_LINKS:
+        if len(found) >= PAGE_LINKS:
             break
     found.pop(url, None)
     return list(found.values())
 
 
 def _keep_linking_tags(body: bytes) -> bytes:
-    """Return only those elements of an HTML page that can have links, as siblings; at most MAX_LINKS.
+    """Return only those elements of an HTML page that can have links, as siblings; at most PAGE_LINKS.
 
     A parser builds the tree that the standard defines. A page of 100 kB of unclosed elements can make this
     take hours or all memory. Links are found without the tree; those in a template count too.
@@ -88,7 +88,7 @@ def _keep_linking_tags(body: bytes) -> bytes:
     for match in islice(_TAGS.finditer(body), _MAX_TAGS):
         if match[2] or match[3]:
             kept.append(match[0] if match[2] else b"%b</%b>" % (match[0], match[3]))
-            if len(kept) >= MAX_LINKS:
+            if len(kept) >= PAGE_LINKS:
                 break
     return b"".join(kept)
 
@@ -181,7 +181,7 @@ def _document_links(tree: LexborHTMLParser, base: str) -> Iterator[WebLink]:
 def xml_links(body: bytes, url: str) -> list[WebLink]:
     """Return the pages that a feed or a sitemap at `url` links to, each once.
 
-    Only the first MAX_LINKS references are read. Images and the like, and sign-out pages, are left out.
+    Only the first PAGE_LINKS references are read. Images and the like, and sign-out pages, are left out.
     """
     hrefs = [match[1] or match[2] for match in _FEED_LINK.finditer(body)]
     return _page_links([*_sitemap_locations(body), *hrefs], url)
@@ -191,7 +191,7 @@ def sitemap_links(body: bytes, url: str) -> tuple[list[str], list[str]]:
     """Return the URLs of pages, and the URLs of further sitemaps, that the sitemap at `url` lists.
 
     The sitemap is XML or a plain list of URLs. At least one of the two results is empty: a sitemap index
-    lists sitemaps only. Each URL is returned once. Only the first MAX_LINKS references are read; URLs of
+    lists sitemaps only. Each URL is returned once. Only the first PAGE_LINKS references are read; URLs of
     images and the like, and of sign-out pages, are left out.
     """
     if b"<" not in body[:_TEXT_SITEMAP_HEAD]:
@@ -209,11 +209,11 @@ def _sitemap_locations(body: bytes) -> list[bytes]:
 def _page_links(references: list[bytes], base: str) -> list[WebLink]:
     """Return the links to pages that these references of a document name, relative to `base`, each once.
 
-    Only the first MAX_LINKS references are read. Images and the like, and sign-out pages, are left out.
+    Only the first PAGE_LINKS references are read. Images and the like, and sign-out pages, are left out.
     """
     found = (
         link
-        for reference in references[:MAX_LINKS]
+        for reference in references[:PAGE_LINKS]
         for link in _page_link(html.unescape(reference.decode("utf-8", "replace")).strip(), base)
     )
     return list(dict.fromkeys(found))
@@ -225,7 +225,7 @@ def _page_links(references: list[bytes], base: str) -> list[WebLink]:
 def json_links(body: bytes, url: str) -> list[WebLink]:
     """Return the links of a web app manifest, an import map or a bundler's manifest at `url`, each once.
 
-    At most MAX_LINKS are returned; [] for malformed JSON. In any JSON, a string that is the name of a script
+    At most PAGE_LINKS are returned; [] for malformed JSON. In any JSON, a string that is the name of a script
     is a link too if it is absolute, begins with `./` or has a build hash; such links are not `expected`.
     """
     parsed = _parse_json(body)
@@ -242,7 +242,7 @@ def json_links(body: bytes, url: str) -> list[WebLink]:
             text.startswith(("/", "./", "http://", "https://")) or stable_path(text) != text
         ):
             links += _link(text, build_root, WebLinkKind.SCRIPT, expected=False)
-    return list(dict.fromkeys(links))[:MAX_LINKS]
+    return list(dict.fromkeys(links))[:PAGE_LINKS]
 
 
 def _manifest_links(manifest: dict[str, object], url: str) -> Iterator[WebLink]:

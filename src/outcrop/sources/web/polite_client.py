@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from protego import Protego
 
+from outcrop.limits import ROBOTS_BYTES, SITE_REDIRECTS
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.sources.web.content_types import is_challenge
 from outcrop.sources.web.urls import normalise_url, url_origin
@@ -17,8 +18,6 @@ from outcrop.sources.web.urls import normalise_url, url_origin
 _USER_AGENT = "outcrop"  # as robots.txt files name it
 _MAX_CRAWL_DELAY = 10.0  # seconds: a longer delay in robots.txt is shortened
 _MAX_RETRY_AFTER = 60.0  # seconds: a longer wait is not worth a retry
-_MAX_REDIRECTS = 10
-_MAX_ROBOTS_BYTES = 512 << 10
 _REDIRECTS = {301, 302, 303, 307, 308}
 _RETRY_STATUSES = {429, 503}
 
@@ -92,7 +91,7 @@ class PoliteClient:
         returns False, and for redirects that are malformed, too many or in a circle. Return None if `claim`
         returns False, because another request fetches that URL. Also raise the errors of `get_once`.
         """
-        for _ in range(_MAX_REDIRECTS):
+        for _ in range(SITE_REDIRECTS):
             response = await self.get_once(url)
             location = response.headers.get("Location")
             if response.status not in _REDIRECTS or not location:
@@ -108,12 +107,12 @@ class PoliteClient:
             if not claim(target):
                 return None
             url = target
-        raise HttpError(f"more than {_MAX_REDIRECTS} redirects")
+        raise HttpError(f"more than {SITE_REDIRECTS} redirects")
 
     def _is_redirect_loop(self, url: str) -> bool:
         """Whether the recorded redirects from `url`, also those of other requests, lead back to it."""
         target: str | None = url
-        for _ in range(_MAX_REDIRECTS + 1):
+        for _ in range(SITE_REDIRECTS + 1):
             target = self._redirects.get(target or "")
             if target is None or target == url:
                 break
@@ -188,11 +187,11 @@ class PoliteClient:
         """Fetch the robots.txt at `url`, following redirects, and return its rules.
 
         The result has an `error` if the request fails or the server answers 429 or 500 and above; it has no
-        rules for another failure status, or after _MAX_REDIRECTS.
+        rules for another failure status, or after SITE_REDIRECTS.
         """
         try:
-            for _ in range(_MAX_REDIRECTS):
-                response = await self._get_with_retry(url, self._pause, _MAX_ROBOTS_BYTES)
+            for _ in range(SITE_REDIRECTS):
+                response = await self._get_with_retry(url, self._pause, ROBOTS_BYTES)
                 location = response.headers.get("Location")
                 if response.status not in _REDIRECTS or not location:
                     break

@@ -4,11 +4,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from outcrop.domain.finding import SourceType
+from outcrop.limits import PAGE_LINKS
 from outcrop.net.http import HttpResponse
 from outcrop.sources.web import content_types, source_map
 from outcrop.sources.web.asset_names import stable_path
 from outcrop.sources.web.json_process import ParserDiedError, read_json_links, read_source_map
-from outcrop.sources.web.links import MAX_LINKS, html_links, xml_links
+from outcrop.sources.web.links import html_links, xml_links
 from outcrop.sources.web.scripts import script_links
 from outcrop.sources.web.urls import WebLink, WebLinkKind, is_script_url, normalise_url, url_origin, url_path
 
@@ -80,7 +81,7 @@ def full_text(response: HttpResponse) -> bytes:
 def _parse_document(response: HttpResponse, body: bytes, *, is_html: bool) -> ParsedResponse:
     """Return the text and the links of a page, JSON, XML or any other text that is not a script.
 
-    `body` is the text as UTF-8, and `is_html` whether it is an HTML page. MAX_LINKS links are a problem, as
+    `body` is the text as UTF-8, and `is_html` whether it is an HTML page. PAGE_LINKS links are a problem, as
     there may be more.
     """
     parsed = ParsedResponse([_resource(response, body, SourceType.ENDPOINT)])
@@ -94,8 +95,8 @@ def _parse_document(response: HttpResponse, body: bytes, *, is_html: bool) -> Pa
             parsed.problem = str(error)
     elif content_types.is_xml(media_type):
         parsed.links = xml_links(body, url)
-    if len(parsed.links) >= MAX_LINKS:
-        parsed.problem = f"more than {MAX_LINKS} links: the rest was not followed"
+    if len(parsed.links) >= PAGE_LINKS:
+        parsed.problem = f"more than {PAGE_LINKS} links: the rest was not followed"
     return parsed
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import re2  # type: ignore[import-untyped]
 
+from outcrop.limits import SCRIPT_LINKS
 from outcrop.sources.web.asset_names import stable_path
 from outcrop.sources.web.urls import (
     WebLink,
@@ -21,7 +22,6 @@ from outcrop.sources.web.urls import (
     url_path,
 )
 
-_MAX_LINKS = 5_000  # of one script
 _MAX_MATCHES = 20_000  # of one pattern in one script, which may be written to keep us busy
 
 _QUOTED = rb"""["'`]([^"'`\\\s<>]+)["'`]"""
@@ -76,7 +76,7 @@ _RISKY_PATH = re2.compile(
 
 
 def script_links(body: bytes, url: str, page: str, nearby: Sequence[str] = ()) -> list[WebLink]:
-    """Return the links of the script at `url`, each URL once, at most _MAX_LINKS, without `url` itself.
+    """Return the links of the script at `url`, each URL once, at most SCRIPT_LINKS, without `url` itself.
 
     `page` is the URL of the page that loaded the script. `nearby` are URLs of other scripts of that page:
     their folders may contain the chunks that this script names. A link that is only guessed is not
@@ -92,7 +92,7 @@ def script_links(body: bytes, url: str, page: str, nearby: Sequence[str] = ()) -
         known = found.get(link.url)
         if known is None or (link.expected and not known.expected):
             found[link.url] = link
-        if len(found) >= _MAX_LINKS:
+        if len(found) >= SCRIPT_LINKS:
             break
     found.pop(url, None)
     return list(found.values())
@@ -225,7 +225,7 @@ def _chunk_links(body: bytes, url: str, nearby: Sequence[str]) -> Iterator[WebLi
 
 
 def _chunk_names(parts: list[tuple[bytes | None, bytes | None]]) -> Iterator[str]:
-    """Yield the name of each chunk that an expression builds, at most _MAX_LINKS.
+    """Yield the name of each chunk that an expression builds, at most SCRIPT_LINKS.
 
     Each part of the expression is (string, None), (None, table) or, for an identifier, (None, None). An
     identifier is the chunk's id. As the first part it is dropped as the public path, unless there is only one
@@ -235,7 +235,7 @@ def _chunk_names(parts: list[tuple[bytes | None, bytes | None]]) -> Iterator[str
     tables = [(dict(_table_pairs(table)), b"||" in table) for _, table in parts if table]
     complete_tables = [rows for rows, is_partial in tables if not is_partial]
     ids = dict.fromkeys(key for rows in complete_tables or [rows for rows, _ in tables] for key in rows)
-    for chunk_id in islice(ids, _MAX_LINKS):
+    for chunk_id in islice(ids, SCRIPT_LINKS):
         name, remaining = "", iter(tables)
         for position, (text, table) in enumerate(parts):
             if table:

@@ -7,7 +7,8 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from yarl import URL
 
-_MAX_LENGTH = 4_096  # characters of a URL that is followed
+from outcrop.limits import URL_LENGTH
+
 _MAX_PARAMETER_NAME = 40  # a longer name of a query parameter may be a token
 _HOST = re.compile(r"[\w.:-]+")
 _IGNORED = re.compile(r"[\t\n\r]")  # browsers remove these anywhere in a URL
@@ -44,7 +45,7 @@ class WebLink:
 def normalise_url(reference: str, base: str = "") -> str | None:
     """Return a reference resolved against the URL `base`, without fragment, user name and password.
 
-    Return None if the result is not an http or https URL, or longer than _MAX_LENGTH.
+    Return None if the result is not an http or https URL, or longer than URL_LENGTH.
     """
     cleaned = _IGNORED.sub("", reference.strip("\x00\x0b\x0c\x1f ")).replace("\\", "/")
     try:
@@ -56,7 +57,7 @@ def normalise_url(reference: str, base: str = "") -> str | None:
         return None
     if normalised.count("/") == 2:
         normalised += "/"
-    return normalised if len(normalised) <= _MAX_LENGTH else None
+    return normalised if len(normalised) <= URL_LENGTH else None
 
 
 def url_origin(url: str) -> str:

@@ -14,12 +14,12 @@ from psycopg.types.json import Jsonb
 
 from outcrop.domain.paging import Page
 from outcrop.domain.scan import COUNTERS, Gap, ScanRun, ScanStatus, ScanType, Trigger
+from outcrop.limits import RUN_GAPS
 from outcrop.store.db import Connection, snapshot
 
 PLAN_SOURCE = "plan"  # the source that represents the planning of a run: the run does not end before it
 INTERRUPTED_AFTER = 60  # seconds without a heartbeat after which a running run is shown as interrupted
 _HEARTBEAT_INTERVAL = 5  # seconds; an earlier heartbeat is not written
-_MAX_GAPS = 1_000  # gaps that a run lists; one more gap counts the rest
 
 # Sources that have begun and not ended: a few, found by the index `scan_sources_begun`.
 _BEGUN = """(status = 'running' OR (status = 'queued'
@@ -131,13 +131,13 @@ def _build_run(row: tuple[Any, ...]) -> ScanRun:
 
 
 def encode_gaps(gaps: Sequence[Gap]) -> Jsonb:
-    """Return the gaps as JSON, at most _MAX_GAPS of them; jsonb cannot hold NUL, which is replaced."""
+    """Return the gaps as JSON, at most RUN_GAPS of them; jsonb cannot hold NUL, which is replaced."""
     listed = [
         {"what": gap.what.replace("\0", "\ufffd"), "why": gap.why.replace("\0", "\ufffd")}
-        for gap in gaps[:_MAX_GAPS]
+        for gap in gaps[:RUN_GAPS]
     ]
-    if len(gaps) > _MAX_GAPS:
-        listed.append({"what": "more", "why": f"{len(gaps) - _MAX_GAPS} more gaps are not listed"})
+    if len(gaps) > RUN_GAPS:
+        listed.append({"what": "more", "why": f"{len(gaps) - RUN_GAPS} more gaps are not listed"})
     return Jsonb(listed)
 
 
@@ -341,6 +341,6 @@ async def _select_gaps(db: Connection, account_id: int, scan_id: UUID) -> list[G
     cursor = await db.execute(
         """SELECT gap ->> 'what', gap ->> 'why' FROM scan_sources, jsonb_array_elements(coverage_gaps) gap
            WHERE account_id = %s AND scan_id = %s ORDER BY source LIMIT %s""",
-        [account_id, scan_id, _MAX_GAPS + 1],
+        [account_id, scan_id, RUN_GAPS + 1],
     )
     return [Gap(what, why) for what, why in await cursor.fetchall()]

@@ -13,16 +13,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from outcrop.limits import LOGIN_MESSAGE_BYTES, LOGIN_SECONDS
 from outcrop.net.tcp import TcpError, connect, start_tls, unverified_tls_context
 from outcrop.validation.attempt import Attempt, UncheckableError
 from outcrop.validation.logins.uri import ServerLogin, parse_uri
 from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated
 
-LOGIN_SECONDS = 15.0
 _CONNECT_SECONDS = 8.0
 _QUERY_SECONDS = 3.0  # for the query after the login, which only adds services to the verdict
 _CLOSE_SECONDS = 1.0
-MAX_MESSAGE = 1 << 16  # bytes: the messages of a login are short
 NO_TLS = unvalidated("the server offers no TLS, which the connection string requires")
 
 
@@ -46,11 +45,11 @@ class LoginConnection:
         await self.writer.drain()
 
     async def receive(self, count: int) -> bytes:
-        """Return the next `count` bytes; raise ProtocolError if `count` is negative or more than MAX_MESSAGE.
+        """Return the next `count` bytes; raise ProtocolError unless there are 0 to LOGIN_MESSAGE_BYTES.
 
         Raise EOFError if the server closes the connection before that.
         """
-        if not 0 <= count <= MAX_MESSAGE:
+        if not 0 <= count <= LOGIN_MESSAGE_BYTES:
             raise ProtocolError
         return await self.reader.readexactly(count)
 

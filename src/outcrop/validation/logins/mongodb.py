@@ -15,11 +15,11 @@ import unicodedata
 from typing import Any
 
 from outcrop.domain.finding import Confidence
+from outcrop.limits import LOGIN_SECONDS
 from outcrop.validation.attempt import Attempt
 from outcrop.validation.http.response import strings_of
 from outcrop.validation.logins import bson
 from outcrop.validation.logins.connection import (
-    LOGIN_SECONDS,
     LoginConnection,
     ProtocolError,
     check_login,

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Iterator, Mapping
 
 from outcrop.domain.finding import Confidence
+from outcrop.limits import LOGIN_SECONDS
 from outcrop.validation.attempt import Attempt, UncheckableError
 from outcrop.validation.logins.connection import (
-    LOGIN_SECONDS,
     LoginConnection,
     ProtocolError,
     check_login,

@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from outcrop.domain.finding import Confidence
+from outcrop.limits import LOGIN_SECONDS
 from outcrop.validation.attempt import Attempt
 from outcrop.validation.logins import ed25519
 from outcrop.validation.logins.connection import (
-    LOGIN_SECONDS,
     NO_TLS,
     LoginConnection,
     ProtocolError,

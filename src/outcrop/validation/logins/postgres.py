@@ -13,9 +13,9 @@ import unicodedata
 from dataclasses import dataclass
 
 from outcrop.domain.finding import Confidence
+from outcrop.limits import LOGIN_SECONDS
 from outcrop.validation.attempt import Attempt, UncheckableError
 from outcrop.validation.logins.connection import (
-    LOGIN_SECONDS,
     NO_TLS,
     LoginConnection,
     ProtocolError,

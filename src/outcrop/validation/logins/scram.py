@@ -9,7 +9,8 @@ import hashlib
 import hmac
 from dataclasses import dataclass, field
 
-_MAX_ITERATIONS = 300_000  # a hostile server could ask for more to use up our CPU
+from outcrop.limits import SCRAM_ITERATIONS
+
 _NO_CHANNEL_BINDING = "n,,"
 _MAX_ITERATION_DIGITS = 7
 
@@ -73,11 +74,11 @@ class ScramClient:
         return f"n={name},r={self.nonce}"
 
     def _parse_iterations(self, text: str) -> int:
-        """Return the iteration count; raise ScramError if it is not a number from 1 to _MAX_ITERATIONS."""
+        """Return the iteration count; raise ScramError if it is not a number from 1 to SCRAM_ITERATIONS."""
         if not (text.isdigit() and len(text) <= _MAX_ITERATION_DIGITS):
             raise ScramError
         iterations = int(text)
-        if not 0 < iterations <= _MAX_ITERATIONS:
+        if not 0 < iterations <= SCRAM_ITERATIONS:
             raise ScramError
         return iterations
 

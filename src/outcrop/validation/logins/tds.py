@@ -7,8 +7,9 @@ import ssl
 import struct
 from dataclasses import dataclass, field
 
+from outcrop.limits import LOGIN_MESSAGE_BYTES
 from outcrop.net.tcp import TcpError, unverified_tls_context
-from outcrop.validation.logins.connection import MAX_MESSAGE, LoginConnection, ProtocolError
+from outcrop.validation.logins.connection import LoginConnection, ProtocolError
 
 PRELOGIN, LOGIN7, RESPONSE = 0x12, 0x10, 0x04  # packet types
 _END_OF_MESSAGE = 0x01
@@ -38,12 +39,12 @@ class TdsStream:
     async def receive(self) -> bytes:
         """Return the next TDS response message, joined from its packets.
 
-        Raise ProtocolError if another packet type arrives or the message is longer than MAX_MESSAGE.
+        Raise ProtocolError if another packet type arrives or the message is longer than LOGIN_MESSAGE_BYTES.
         """
         message = b""
         while True:
             kind, status, size = struct.unpack("!BBH4x", await self._receive_bytes(_HEADER_SIZE))
-            if kind != RESPONSE or size < _HEADER_SIZE or len(message) + size > MAX_MESSAGE:
+            if kind != RESPONSE or size < _HEADER_SIZE or len(message) + size > LOGIN_MESSAGE_BYTES:
                 raise ProtocolError
             message += await self._receive_bytes(size - _HEADER_SIZE)
             if status & _END_OF_MESSAGE:
