@@ -64,3 +64,24 @@ def test_no_tests_leaves_out_all_but_production_and_prints_how_many(place: Path,
         if file.is_file():
             file.unlink()
     assert scan(place, cache, "--no-tests").err == "left out by --no-tests: none\n"
+
+
+def test_a_value_on_several_lines_is_one_finding_with_all_its_lines(tmp_path: Path, cache: Path) -> None:
+    token, other = TOKENS[0], TOKENS[1]
+    allowed = f"k = '{token}'  # outcrop:" + "allow\n"
+    (tmp_path / "a.py").write_text(f"k = '{token}'\n\nk = '{token}' or '{token}'\n{allowed}x = '{other}'\n")
+    (tmp_path / "many.py").write_text(f"k = '{token}'\n" * 120)
+    found = json.loads(scan(tmp_path, cache, "--json").out)
+    lines = {(f["file_path"], f["line_number"]): (f["lines"], f["lines_total"]) for f in found}
+    assert lines == {
+        ("a.py", 1): ([1, 3], 2),
+        ("a.py", 5): ([5], 1),
+        ("many.py", 1): (list(range(1, 101)), 120),
+    }
+    assert all(finding["current_lines"] == [] for finding in found)
+    log = json.loads(scan(tmp_path, cache, "--format", "sarif").out)
+    VALIDATOR.validate(log)
+    first, second, _ = log["runs"][0]["results"]
+    places = [place["physicalLocation"] for place in first["relatedLocations"]]
+    assert [(p["artifactLocation"]["uri"], p["region"]["startLine"]) for p in places] == [("a.py", 3)]
+    assert "relatedLocations" not in second

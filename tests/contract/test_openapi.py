@@ -248,7 +248,17 @@ def test_bounds_enums_and_defaults_are_the_specifications(document: Json) -> Non
             "date_from",
             "date_to",
         ),
-        *("updated_since", "severity", "secret_type", "rule", "repo", "visibility", "author", "scan"),
+        *(
+            "updated_since",
+            "severity",
+            "secret_type",
+            "rule",
+            "repo",
+            "visibility",
+            "author",
+            "context",
+            "scan",
+        ),
         *("q", "page", "per_page", "order_by", "order_dir"),
     ]
     assert {name: query[name] for name in FINDING_QUERY} == FINDING_QUERY

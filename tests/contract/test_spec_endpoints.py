@@ -734,7 +734,17 @@ def test_the_description_names_every_parameter_with_its_default(stage: Backend) 
             "per_page",
         ),
         *("order_by", "order_dir", "suppressed"),
-        *("updated_since", "severity", "secret_type", "rule", "repo", "visibility", "author", "scan"),
+        *(
+            "updated_since",
+            "severity",
+            "secret_type",
+            "rule",
+            "repo",
+            "visibility",
+            "author",
+            "context",
+            "scan",
+        ),
     }
     assert not any(parameter["required"] for parameter in parameters.values())
     defaults = {

@@ -16,6 +16,7 @@ from tests.support.backend import Backend, Tenant, running_server
 from tests.support.factories import (
     COMPUTED_FIELDS,
     additive_defaults,
+    complete,
     make_line,
     make_scan,
     without_computed,
@@ -221,7 +222,7 @@ def test_a_finding_shows_every_field_as_it_is_known(stage: Backend, tenant: Tena
             "nested": {"deep": [1, None, True]},
         },
     )
-    assert without_computed(imported(stage, tenant, line)) == additive_defaults() | line
+    assert without_computed(imported(stage, tenant, line)) == complete(line)
 
 
 def test_a_finding_has_all_fields_of_the_specification_in_list_and_single_form(stage: Backend) -> None:

@@ -24,6 +24,8 @@ def finding(**changes: Any) -> dict[str, Any]:
         "author": None,
         "confidence": "high",
         "context": "production",
+        "lines": (3,),
+        "lines_total": 1,
         "composite_score": 61.0,
         "fingerprint": "src/a b.py:01234:1",
         "validation_status": "unvalidated",

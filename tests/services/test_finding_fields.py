@@ -17,6 +17,8 @@ SHAPED = {  # fields that are no plain value, and those whose values depend on o
     "validation_detail": lambda: {"enabled_services": ["aws"], "reason": "accepted"},
     "matched_text": lambda: "ab********yz",
     "pattern": lambda: {"name": "A key", "secret_type": "a_key"},
+    "lines": lambda: [7, 9],
+    "current_lines": lambda: [7, 8],
     "resolution_evidence": lambda: {"auto_resolved": False, "resolved_by": "jo@example.com"},
 }
 PLAIN = {datetime: "2026-03-04T05:06:07+00:00", str: "some text", int: 7, float: 12.5, bool: True}
@@ -53,6 +55,8 @@ def test_every_field_is_a_column_of_a_csv_export(backend: Backend) -> None:
     for field in SHOWN_FIELDS:
         if field.name not in {"validation_detail", "pattern", "resolution_evidence"}:
             value = line[field.name]
+            if isinstance(value, list):
+                value = " ".join(map(str, value))
             assert row[field.name] == (str(value).lower() if isinstance(value, bool) else str(value))
     assert (row["pattern"], row["secret_type"], row["enabled_services"]) == ("A key", "a_key", "aws")
     assert (row["resolved_by"], row["auto_resolved"]) == ("jo@example.com", "false")

@@ -26,7 +26,7 @@ from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.findings import listing, rollups
 from tests.support.backend import Backend, Tenant
-from tests.support.factories import additive_defaults, make_line, without_computed
+from tests.support.factories import complete, make_line, without_computed
 
 Json = dict[str, Any]
 
@@ -95,7 +95,7 @@ class AccountModel:
         closed = line["status"] in {"resolved", "false_positive", "customer_restricted"}
         resolved = line["status"] == "resolved"
         self.findings[line["id"]] = {
-            **additive_defaults(),
+            **complete({"line_number": line["line_number"], "current_line": None}),
             **{
                 name: line[name]
                 for name in (

@@ -17,6 +17,7 @@ from outcrop.domain.account import Account
 from outcrop.domain.finding import (
     CredentialPattern,
     Finding,
+    FindingContext,
     Resolution,
     Severity,
     SourceType,
@@ -108,6 +109,7 @@ def _line(
         "pattern": {"name": f"rule {number % 5}", "secret_type": rng.choice(["aws", "aws", "stripe"])},
         "rule": rng.choice([None, *RULES]),
         "author": rng.choice([None, *AUTHORS]),
+        "context": rng.choice([None, "production", "test", "vendored"]),
         "first_seen_at": first.isoformat(),
         "last_seen_at": _moment(rng).isoformat(),
         "seen_count": number,
@@ -210,6 +212,7 @@ _FILTERS = {
     "visibility": "source_visibility = %s",
     "author": "author = %s",
     "scan": "new_scan_id = %s",
+    "context": "context = %s",
 }
 _SEVERITIES = {  # the condition of each
     Severity.CRITICAL: "composite_score >= 80",
@@ -295,6 +298,7 @@ ATTRIBUTES: dict[str, list[Any]] = {
     "visibility": list(Visibility),
     "author": [*AUTHORS, "jo"],
     "scan": SCANS,
+    "context": list(FindingContext),
 }
 
 

@@ -15,10 +15,17 @@ def additive_defaults() -> dict[str, Any]:
     Those that the service computes are left out (`without_computed`).
     """
     return {
-        field.name: field.default
+        field.name: [] if field.default == () else field.default
         for field in dataclass_fields(Finding)
         if field.metadata and field.metadata["extension"] and not field.metadata["by_database"]
     }
+
+
+def complete(line: dict[str, Any]) -> dict[str, Any]:
+    """Return an imported line with the additive fields that the service adds to it."""
+    number, current = line.get("line_number"), line.get("current_line")
+    lines = {"lines": [] if number is None else [number], "lines_total": int(number is not None)}
+    return additive_defaults() | lines | {"current_lines": [] if current is None else [current]} | line
 
 
 COMPUTED_FIELDS = {"severity", "updated_at"}  # no import sets them

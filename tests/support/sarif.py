@@ -42,10 +42,14 @@ LOCATION = closed(
         region=REGION,
     ),
 )
+RELATED = LOCATION | {
+    "properties": LOCATION["properties"] | {"id": {"type": "integer", "minimum": -1}, "message": MESSAGE}
+}
 RESULT = closed(
     ["message", "ruleId", "locations"],
     ruleId=TEXT, ruleIndex={"type": "integer", "minimum": 0}, level=LEVEL, message=MESSAGE,
     locations={"type": "array", "items": LOCATION, "minItems": 1},
+    relatedLocations={"type": "array", "items": RELATED, "uniqueItems": True},
     partialFingerprints={"type": "object", "additionalProperties": TEXT},
     rank={"type": "number", "minimum": 0, "maximum": 100}, properties=BAG,
     suppressions={"type": "array", "items": closed(["kind"], kind={"enum": ["inSource", "external"]},

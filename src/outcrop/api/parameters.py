@@ -22,7 +22,15 @@ from pydantic_core import PydanticCustomError
 from outcrop.api import numbers
 from outcrop.api.errors import ParameterError
 from outcrop.api.shapes import EXTENSION, Extension
-from outcrop.domain.finding import NOTE_LENGTH, Severity, SourceType, Status, Validation, Visibility
+from outcrop.domain.finding import (
+    NOTE_LENGTH,
+    FindingContext,
+    Severity,
+    SourceType,
+    Status,
+    Validation,
+    Visibility,
+)
 from outcrop.domain.ids import ID_FORM, parse_id
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
 from outcrop.domain.scan import ScanType
@@ -194,6 +202,7 @@ class FindingParameters(Parameters):
     repo: Extension[Value | Absent] = Field(None, description="`repo_full_name`, in upper or lower case.")
     visibility: Extension[Visibility | Absent] = Field(None, description="`source_visibility`.")
     author: Extension[Value | Absent] = Field(None, description="Author of the commit, exactly.")
+    context: Extension[FindingContext | Absent] = Field(None, description="What the file is for.")
     scan: Extension[Value | Absent] = Field(
         None, description="Id of a scan run: the findings that were new in it."
     )
@@ -222,6 +231,7 @@ class FindingParameters(Parameters):
             rule=self.rule,
             repo=self.repo,
             visibility=self.visibility,
+            context=self.context,
             author=self.author,
             scan=None if self.scan is None else parse_id(self.scan) or _NO_SCAN,
             terms=self.q or (),  # type: ignore[arg-type]  # the validator returns a tuple

@@ -104,6 +104,7 @@ _FINDING_TYPES: dict[Any, Any] = {
     dict[str, Any]: ValidationDetailShape,
     CredentialPattern: PatternShape,
     Resolution: EvidenceShape,
+    tuple[int, ...]: list[int],
 }
 
 

@@ -15,6 +15,7 @@ from outcrop.domain.errors import TransitionError
 from outcrop.domain.secret import MaskedText
 
 NOTE_LENGTH = 500
+MAX_LINES = 100  # lines of one finding that are stored
 
 
 class Status(StrEnum):
@@ -218,6 +219,45 @@ class Finding:
             extension=True,
         ),
     )
+    lines: tuple[int, ...] = field(  # never empty if `line_number` is known
+        default=(),
+        metadata=_meta(
+            "All lines of the version that `line_number` belongs to, ascending.",
+            extension=True,
+            max_length=MAX_LINES,
+        ),
+    )
+    lines_total: int = field(
+        default=0, metadata=_meta("Number of these lines, also of those not listed.", extension=True, ge=0)
+    )
+    current_lines: tuple[int, ...] = field(
+        default=(),
+        metadata=_meta(
+            "All lines at the tip of the default branch, ascending. `current_line` is the first.",
+            extension=True,
+            max_length=MAX_LINES,
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        """Make the lines agree with `line_number` and `current_line`, which some writers set alone."""
+        lines = fit_lines(self.lines, self.lines_total, self.line_number)
+        if lines is not self.lines or self.lines_total < len(lines):
+            object.__setattr__(self, "lines", lines)
+            object.__setattr__(self, "lines_total", len(lines))
+        object.__setattr__(
+            self, "current_lines", fit_lines(self.current_lines, len(self.current_lines), self.current_line)
+        )
+
+
+def fit_lines(lines: tuple[int, ...], total: int, line: int | None) -> tuple[int, ...]:
+    """Return the lines of a finding: `lines` if `line` is one of them or of those not listed, else `line`.
+
+    `total` is the number of lines with those that are not listed.
+    """
+    if line is None:
+        return ()
+    return lines if line in lines or total > len(lines) > 0 else (line,)
 
 
 class Action(StrEnum):

@@ -6,7 +6,15 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 from uuid import UUID
 
-from outcrop.domain.finding import Severity, SourceType, Status, Validation, Visibility, score_bounds
+from outcrop.domain.finding import (
+    FindingContext,
+    Severity,
+    SourceType,
+    Status,
+    Validation,
+    Visibility,
+    score_bounds,
+)
 
 T = TypeVar("T")
 
@@ -43,6 +51,7 @@ class FindingQuery:
     visibility: Visibility | None = None
     author: str | None = None
     scan: UUID | None = None  # new in that run
+    context: FindingContext | None = None
     terms: tuple[str, ...] = ()
     page: int = 1
     per_page: int = 25

@@ -143,3 +143,10 @@ def place(repo: str | None, path: str | None, url: str | None) -> str:
 def sentence(message: str) -> str:
     """Capitalise the first letter, unless the message begins with an e-mail address."""
     return message if "@" in message.split(" ", 1)[0] else message[:1].upper() + message[1:]
+
+
+def line_links(url: str | None, lines: tuple[int, ...]) -> list[tuple[int, str | None]]:
+    """Return each line with its address, which is that of the finding with another line; None if unknown."""
+    base, mark, line = (url or "").rpartition("#L")
+    is_line = bool(mark) and line.isdecimal()
+    return [(number, f"{base}#L{number}" if is_line else None) for number in lines]

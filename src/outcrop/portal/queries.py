@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import TypeVar
 
-from outcrop.domain.finding import SourceType, Status, Validation
+from outcrop.domain.finding import FindingContext, SourceType, Status, Validation
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
 
 E = TypeVar("E", bound=StrEnum)
@@ -18,6 +18,7 @@ NAMES = (
     "status",
     "validation",
     "source_type",
+    "context",
     "service",
     "min_score",
     "date_from",
@@ -73,6 +74,7 @@ def read_view(parameters: Mapping[str, str]) -> ListView:
         suppressed=True if tab == SUPPRESSED else None,
         source_type=choice(SourceType, "source_type"),
         validation=choice(Validation, "validation"),
+        context=choice(FindingContext, "context"),
         service=values.get("service"),
         min_score=_number(values, problems),
         seen_from=_day(values, "date_from", problems),

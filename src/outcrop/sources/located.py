@@ -1,12 +1,12 @@
 """Types that every source returns: hits with their path, and the gaps of a scan."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from outcrop.domain.finding import SourceType
+from outcrop.domain.finding import MAX_LINES, SourceType
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.hit import Hit
@@ -42,7 +42,8 @@ class LocatedHit:
     path: bytes | None
     origin: CommitInfo | None = None  # the oldest commit that has the value at this path
     at_tip: bool = True
-    current_line: int | None = None  # the line at the tip; `hit.line` is that of the oldest commit
+    # The lines at the tip, none if the value is not there; those of `hit` are of the oldest commit.
+    current_lines: tuple[int, ...] = ()
     unreachable: bool = False  # no ref reaches the blob
     blobs: set[bytes] = field(default_factory=set)  # all blobs that have the value at this path
     first_blob: bytes | None = None  # the oldest of `blobs`
@@ -51,6 +52,11 @@ class LocatedHit:
     url: str | None = None  # set by web sites only
     excerpt: "Excerpt | None" = None  # set by runs of an account only
     inner: str = ""  # the part of `path` that is inside an archive
+
+    @property
+    def current_line(self) -> int | None:
+        """The first line at the tip; None if the value is not there."""
+        return self.current_lines[0] if self.current_lines else None
 
     @property
     def file_path(self) -> bytes | None:
@@ -114,7 +120,9 @@ def member_path(path: bytes | None, inner: str) -> bytes | None:
 
 
 def applicable_hits(found: ScanResult, path: bytes | None) -> list[tuple[str, Hit]]:
-    """Return the hits in one file that count at `path`, as (path inside the archive, hit).
+    """Return the hits in one file that count at `path`, each with all its lines.
+
+    They are pairs of the path inside the archive and the hit.
 
     The path inside is "" outside archives. Hits of rules that do not apply to files of that path are dropped,
     and hits that the path makes less likely than was asked for (`kinds_of_hits.lower_at`).
@@ -131,11 +139,21 @@ def applicable_hits(found: ScanResult, path: bytes | None) -> list[tuple[str, Hi
     for inner, hits in by_member.items():
         # Overlapping hits of rules for certain paths were kept until now: only here the path is known.
         candidates = keep_best(hits) if any(hit.rule.depends_on_path for hit in hits) else hits
-        values: dict[str, Hit] = {}
+        values: dict[str, list[Hit]] = {}
         for hit in sorted(candidates, key=_preference):
-            values.setdefault(reveal(hit.secret), hit)
-        kept += ((inner, hit) for hit in sorted(values.values(), key=lambda hit: (hit.start, hit.end)))
+            values.setdefault(reveal(hit.secret), []).append(hit)
+        best = [hits[0] if len(hits) == 1 else _with_lines(hits) for hits in values.values()]
+        kept += ((inner, hit) for hit in sorted(best, key=lambda hit: (hit.start, hit.end)))
     return kept
+
+
+def _with_lines(hits: list[Hit]) -> Hit:
+    """Return the first of several hits with the same value, with the lines of all.
+
+    Lines with an allow mark count only if all have one.
+    """
+    lines = sorted({hit.line for hit in hits if hit.allowed == hits[0].allowed})
+    return replace(hits[0], lines=tuple(lines[:MAX_LINES]), lines_total=len(lines))
 
 
 def _preference(hit: Hit) -> tuple[bool, bool, bool, int, int]:

@@ -189,13 +189,15 @@ def test_a_finding_has_the_line_in_the_oldest_commit_and_the_line_at_the_tip(
 ) -> None:
     spec, shop = one_repository(pipeline, {"a.txt": "x"})
     first = shop.push({"a.txt": f"x\n{token(1)}\n", "gone/b.txt": token(2)})
-    shop.push({"a.txt": f"x\ny\nz\n{token(1)}\n"})
+    shop.push({"a.txt": f"x\ny\nz\n{token(1)}\n{token(1)}\n"})
     shop.push({"c.txt": f"\n{token(3)}"}, branch="side")
     run = pipeline.scan(account, spec)
     at_tip, at_side, removed = pipeline.findings(account)
     address = f"https://github.example/{shop.full_name}/blob"
     assert (at_tip["source_type"], at_tip["source_url"]) == ("repo", f"{address}/{first}/a.txt#L2")
     assert (at_tip["line_number"], at_tip["current_line"], at_tip["commit_id"]) == (2, 4, first)
+    assert (at_tip["lines"], at_tip["lines_total"], at_tip["current_lines"]) == ([2], 1, [4, 5])
+    assert (removed["lines"], removed["current_lines"]) == ([1], [])
     assert (at_tip["context"], at_tip["detection_confidence"]) == ("production", "high")
     assert (removed["source_type"], removed["current_line"]) == ("commit", None)
     assert removed["source_url"] == f"{address}/{first}/gone/b.txt#L1"
@@ -203,7 +205,8 @@ def test_a_finding_has_the_line_in_the_oldest_commit_and_the_line_at_the_tip(
     assert {finding["repo_full_name"] for finding in (at_tip, at_side, removed)} == {shop.full_name}
     assert {finding["matched_text"] for finding in (at_tip,)} == {f"ghp_********{token(1)[-4:]}"}
     size = sum(
-        len(text) for text in ("x", f"x\n{token(1)}\n", token(2), f"x\ny\nz\n{token(1)}\n", f"\n{token(3)}")
+        len(text)
+        for text in ("x", f"x\n{token(1)}\n{token(1)}\n", token(2), f"x\ny\nz\n{token(1)}\n", f"\n{token(3)}")
     )
     assert run.progress == {"targets": 1, "commits": 4, "blobs": 5, "bytes": size, "pages": 0}
     assert (run.findings_new, run.findings_seen, run.findings_resolved, run.error) == (3, 3, 0, None)

@@ -13,6 +13,7 @@ _COLUMNS = (
     "validation_status",
     "file_path",
     "line_number",
+    "lines",
     "column",
     "matched_text",
     "commit",
@@ -37,5 +38,7 @@ def write_csv(findings: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _cell(value: Any) -> object:
-    """Return the value as a cell; a time as text."""
+    """Return the value as a cell; a time as text, lines with spaces between them."""
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
     return to_cell(value.isoformat() if hasattr(value, "isoformat") else value)

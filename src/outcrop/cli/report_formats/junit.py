@@ -39,6 +39,7 @@ def _test_case(finding: Mapping[str, Any]) -> str:
     details = [
         f"{name} {finding['matched_text']}",
         f"place: {place}, column {finding['column']}",
+        *([f"lines: {' '.join(map(str, finding['lines']))}"] if finding["lines_total"] > 1 else []),
         f"rule: {finding['rule']}, confidence {finding['confidence']}",
         f"context: {finding['context']}",
         f"score: {finding['composite_score']:.0f}",

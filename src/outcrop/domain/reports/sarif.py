@@ -145,8 +145,9 @@ def result_of(finding: Mapping[str, Any], rule_index: int, *, column: int | None
     commit = f", commit {finding['commit'][:12]}" if finding["commit"] else ""
     # A finding of a report may have no line; code scanning refuses a place without one.
     region = {"startLine": finding["line_number"] or 1} | ({"startColumn": column} if column else {})
-    physical = {"artifactLocation": {"uri": _uri(finding.get("path") or where)}, "region": region}
-    return {
+    artifact = {"uri": _uri(finding.get("path") or where)}
+    physical = {"artifactLocation": artifact, "region": region}
+    result: dict[str, Any] = {
         "ruleId": finding["rule"],
         "ruleIndex": rule_index,
         "level": level_of(finding),
@@ -154,6 +155,22 @@ def result_of(finding: Mapping[str, Any], rule_index: int, *, column: int | None
         "locations": [{"physicalLocation": physical}],
         "rank": finding["composite_score"],
     }
+    if related := _related_locations(finding, artifact):
+        result["relatedLocations"] = related
+    return result
+
+
+def _related_locations(finding: Mapping[str, Any], artifact: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the SARIF locations of the finding's other lines in the same file."""
+    lines = [line for line in finding["lines"] if line and line != finding["line_number"]]
+    return [
+        {
+            "id": number,
+            "physicalLocation": {"artifactLocation": artifact, "region": {"startLine": line}},
+            "message": {"text": "the same value"},
+        }
+        for number, line in enumerate(lines, 1)
+    ]
 
 
 def _uri(path: str) -> str:

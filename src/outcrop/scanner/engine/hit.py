@@ -34,6 +34,8 @@ class Hit:
     line: int = 0
     column: int = 0
     allow_mark: str = ""  # the comment in its line that allows it, such as outcrop:allow
+    lines: tuple[int, ...] = ()  # of a value on several lines: all of them, at most MAX_LINES
+    lines_total: int = 1
     context_hint: FindingContext | None = None  # by its name and its value; its path is not known here
     judged: bool = False  # by its name and its characters: a rule that knows the issuer is preferred
     bare: bool = False  # without quotes: a value in a configuration file, an expression in code
@@ -49,6 +51,11 @@ class Hit:
         return bool(self.allow_mark)
 
     @property
+    def all_lines(self) -> tuple[int, ...]:
+        """The lines of the value in its file, ascending, at most MAX_LINES."""
+        return self.lines or (self.line,)
+
+    @property
     def is_doubtful(self) -> bool:
         """Whether the hit is generic and of low confidence: it must not hide another hit."""
         return self.strength is _GENERIC and self.confidence is _LOW
@@ -61,7 +68,7 @@ class Hit:
     def shifted(self, by: int) -> "Hit":
         """Return a copy of the hit `by` bytes further on.
 
-        The copy has no companions, encoding, line, column, allow mark and hint of its context.
+        The copy has no companions, encoding, lines, column, allow mark and hint of its context.
         """
         hit = Hit(
             self.rule,

@@ -89,8 +89,10 @@ class _JsonlWriter:
 
 
 def _plain_value(name: str, fields: dict[str, Any]) -> Any:
-    """Return the field `name` of a finding; a time as text."""
+    """Return the field `name` of a finding; a time as text, numbers with spaces between them."""
     value = fields[name]
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
     return value.isoformat() if isinstance(value, datetime) else value
 
 

@@ -201,7 +201,7 @@ class RecordBuilder:
         evidence = imported.resolution_evidence or ImportedEvidence()
         resolution = Resolution(evidence.auto_resolved, evidence.resolved_by) if is_resolved else None
         return Finding(
-            **{name: getattr(imported, name) for name in COPIED_FIELDS},
+            **{name: _copy_value(getattr(imported, name)) for name in COPIED_FIELDS},
             id=finding_id,
             validation_detail=_mask_values(imported.validation_detail.model_dump(), str),
             matched_text=MASK if imported.matched_text is None else imported.matched_text,
@@ -219,6 +219,11 @@ def _source_of(imported: ImportedFinding) -> str | None:
     return normalise_repository(imported.repo) or source_of(
         imported.source_type, imported.repo_full_name, imported.source_url
     )
+
+
+def _copy_value(value: Any) -> Any:
+    """Return the value of a field; lines in ascending order, each once."""
+    return tuple(sorted(set(value))) if isinstance(value, tuple) else value
 
 
 def _validate(where: str, fields: dict[str, Any]) -> ImportedFinding:

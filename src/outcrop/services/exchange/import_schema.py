@@ -152,6 +152,7 @@ _CHECKED_TYPES = {
     int: Annotated[int, Field(ge=0, le=_MAX_INT4, strict=True)],
     bool: StrictBool,
     UUID: Annotated[UUID, BeforeValidator(_parse_uuid)],
+    tuple[int, ...]: tuple[Annotated[int, Field(ge=0, le=_MAX_INT4, strict=True)], ...],
 }
 
 

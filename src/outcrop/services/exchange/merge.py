@@ -12,7 +12,7 @@ from functools import reduce
 from typing import Any
 from uuid import UUID
 
-from outcrop.domain.finding import Finding, Validation
+from outcrop.domain.finding import MAX_LINES, Finding, Validation
 from outcrop.domain.secret import is_password
 from outcrop.services.exchange.formats import RecordError
 from outcrop.services.exchange.import_records import ImportRecord, mask_finding
@@ -111,11 +111,13 @@ class _Merge:
         """Add a scanner's report about a finding of this batch, a stored one or a new one."""
         id_ = report.finding.id
         if id_ in self.rows:
+            report = _join_lines(self.rows[id_], report)
             before, self.rows[id_] = self.rows[id_], apply_report(self.rows[id_], report)
             if _verdict(before.finding) != _verdict(self.rows[id_].finding):
                 self.rescored.add(id_)
         elif id_ in self.stored:
-            self._reports[id_].append(report)
+            earlier = self._reports[id_][-1:]
+            self._reports[id_].append(_join_lines(earlier[0], report) if earlier else report)
         else:
             self.rows[id_] = report
             self.added[id_] = None
@@ -140,7 +142,12 @@ def apply_report(record: FindingRecord, report: FindingRecord) -> FindingRecord:
     if not report.keep_last_seen and reported.last_seen_at > finding.last_seen_at:
         finding = replace(finding, last_seen_at=reported.last_seen_at)
     if reported.line_number is not None:
-        finding = replace(finding, line_number=reported.line_number)
+        is_known = set(reported.lines) <= set(finding.lines)
+        lines, total = (
+            (finding if is_known else reported).lines,
+            (finding if is_known else reported).lines_total,
+        )
+        finding = replace(finding, line_number=reported.line_number, lines=lines, lines_total=total)
     if reported.commit is not None:
         author, committed_at = reported.author, reported.committed_at
         if reported.commit == finding.commit:
@@ -149,6 +156,19 @@ def apply_report(record: FindingRecord, report: FindingRecord) -> FindingRecord:
     if _has_newer_verdict(finding, reported):
         finding = _take_verdict(finding, reported)
     return replace(record, finding=finding)
+
+
+def _join_lines(earlier: FindingRecord, report: FindingRecord) -> FindingRecord:
+    """Return a report with the lines of an earlier record about the same finding too.
+
+    Other scanners report each line of a value by itself.
+    """
+    lines = sorted({*earlier.finding.lines, *report.finding.lines})
+    total = max(len(lines), earlier.finding.lines_total, report.finding.lines_total)
+    if report.finding.line_number is None or total == report.finding.lines_total:
+        return report
+    finding = replace(report.finding, lines=tuple(lines[:MAX_LINES]), lines_total=total)
+    return replace(report, finding=finding)
 
 
 def _has_newer_verdict(finding: Finding, reported: Finding) -> bool:

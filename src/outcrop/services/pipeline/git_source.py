@@ -356,7 +356,7 @@ def _detected_secret(source: ScanSource, located: LocatedHit, path: bytes) -> De
         repo_full_name=source.full_name,
         file_path=printable_path(path),
         line=located.hit.line,
-        current_line=located.current_line,
+        current_lines=located.current_lines,
         origin=located.origin,
         blobs=frozenset(located.blobs),
         excerpt=located.excerpt,

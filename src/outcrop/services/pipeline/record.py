@@ -84,7 +84,7 @@ class DetectedSecret:
     repo_full_name: str | None
     file_path: str  # the path as users see it, still to be masked
     line: int
-    current_line: int | None = None  # the line in the newest version; None if that no longer has the secret
+    current_lines: tuple[int, ...] = ()  # in the newest version; none if that no longer has the secret
     origin: CommitInfo | None = None  # the oldest commit that has the secret at this path
     blobs: frozenset[bytes] = frozenset()  # ids of the git blobs that hold the secret at this path
     source: str | None = (
@@ -355,7 +355,10 @@ def _move_to_place(finding: Finding, secret: DetectedSecret, recording: _Recordi
         repo_full_name=None if secret.repo_full_name is None else _storable(secret.repo_full_name),
         file_path=_storable(masker.mask(secret.file_path)),
         line_number=secret.line,
-        current_line=secret.current_line,
+        lines=hit.all_lines,
+        lines_total=hit.lines_total,
+        current_line=secret.current_lines[0] if secret.current_lines else None,
+        current_lines=secret.current_lines,
         allowed_in_source=hit.allowed,
         context=decide_context(
             secret.file_path,

@@ -70,7 +70,7 @@ def locate_hits(
                     located.unreachable = path is None
                 located.blobs.add(oid)
                 if at_tip and not located.at_tip:
-                    located.at_tip, located.current_line, located.tip_blob = True, hit.line, oid
+                    located.at_tip, located.current_lines, located.tip_blob = True, hit.all_lines, oid
     return list(by_path_and_value.values())
 
 

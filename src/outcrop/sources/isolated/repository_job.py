@@ -205,8 +205,8 @@ def _job_result(outcome: ScanOutcome) -> JobResult:
 
 # --- The result as it is sent between processes: a Secret refuses to be pickled.
 
-# path, origin, at_tip, current_line, blobs and excerpt of a LocatedHit
-_SerializedPlace = tuple[bytes | None, CommitInfo | None, bool, int | None, set[bytes], Excerpt | None]
+# path, origin, at_tip, current_lines, blobs and excerpt of a LocatedHit
+_SerializedPlace = tuple[bytes | None, CommitInfo | None, bool, tuple[int, ...], set[bytes], Excerpt | None]
 SerializedJobResult = tuple[SerializedResult, list[_SerializedPlace], JobResult]
 
 
@@ -214,7 +214,7 @@ def serialize_job_result(result: JobResult) -> SerializedJobResult:
     """Convert a result to a form that can be pickled; `result.located` is empty afterwards."""
     hits = serialize_result(ScanResult([("", place.hit) for place in result.located]))
     places = [
-        (place.path, place.origin, place.at_tip, place.current_line, place.blobs, place.excerpt)
+        (place.path, place.origin, place.at_tip, place.current_lines, place.blobs, place.excerpt)
         for place in result.located
     ]
     result.located = []
@@ -228,8 +228,8 @@ def deserialize_job_result(serialized: SerializedJobResult, ruleset: RuleSet) ->
     """
     serialized_hits, places, result = serialized
     hits = deserialize_result(serialized_hits, ruleset.rules).hits
-    for (_, hit), (path, origin, at_tip, current_line, blobs, excerpt) in zip(hits, places, strict=True):
+    for (_, hit), (path, origin, at_tip, current_lines, blobs, excerpt) in zip(hits, places, strict=True):
         result.located.append(
-            LocatedHit(hit, path, origin, at_tip, current_line, blobs=blobs, excerpt=excerpt)
+            LocatedHit(hit, path, origin, at_tip, current_lines, blobs=blobs, excerpt=excerpt)
         )
     return result

@@ -27,10 +27,11 @@ ATTRIBUTES = (
     Attribute("repo", "left(lower(repo_full_name), 512)", 14, "left(lower(%s), 512)"),
     Attribute("author", "author", 15),
     Attribute("scan", "new_scan_id", 16),
+    Attribute("context", "context", 19),
 )
 # The columns of findings that these filters and `updated_since` need.
 COLUMNS = """pattern_secret_type, source_visibility, rule, repo_full_name, author, new_scan_id, updated_at,
-             last_seen_at"""
+             last_seen_at, context"""
 
 
 def chosen_attributes(query: FindingQuery) -> Iterator[tuple[Attribute, Any]]:

@@ -18,7 +18,7 @@ from outcrop.store.findings.attributes import Attribute
 from outcrop.store.locks import AdvisoryLock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Kinds of cells; the kinds 1 to 6, 17 and 18 are named by the dimensions below, 11 to 16 by `attributes.py`.
+# Kinds of cells; the dimensions below name the kinds 1 to 6, 17 and 18, and `attributes.py` 11 to 16 and 19.
 _TOTAL, _SERVICE_SCORE, _SERVICE_FACET, _DAY_SCORE, _MONTH_SCORE, _TYPE = 0, 7, 8, 9, 10, 11
 _UPDATED = 17
 _ALL_FACETS = -1  # the facet of cells that count every facet
@@ -340,7 +340,7 @@ async def find_mismatches(db: Connection) -> list[tuple[int, int, str, int, int,
                 UNION ALL
                 SELECT * FROM attribute_cells(
                     f.facet, f.source_visibility, f.rule, f.repo_full_name, f.author, f.new_scan_id,
-                    f.updated_at)
+                    f.updated_at, f.context)
                 ) c (kind, service, bucket, facet)
             GROUP BY 1, 2, 3, 4, 5),
         recorded AS (

@@ -21,6 +21,8 @@ def _column_types(field: FindingField) -> dict[str, str]:
         return {name: _SQL_TYPES.get(hint, "text") for name, hint in zip(field.columns, hints, strict=True)}
     if get_origin(field.type) is dict:
         return {field.name: "jsonb"}
+    if get_origin(field.type) is tuple:
+        return {field.name: "int4[]"}
     return {field.columns[0]: _SQL_TYPES.get(field.type, "text")}
 
 
@@ -44,6 +46,8 @@ def one_of(column: str, sql_type: str = "uuid") -> str:
 
 
 _get_values = attrgetter(*(field.name for field in _WRITTEN_FIELDS))
+_ARRAY_FIELDS = [i for i, field in enumerate(FINDING_FIELDS) if get_origin(field.type) is tuple]
+_WRITTEN_ARRAY_FIELDS = [i for i, field in enumerate(_WRITTEN_FIELDS) if get_origin(field.type) is tuple]
 _TUPLE_FIELDS = [
     (index, len(field.columns), field.type)
     for index, field in enumerate(FINDING_FIELDS)
@@ -67,6 +71,8 @@ def build_finding(row: tuple[Any, ...]) -> Finding:
     for index, width, class_ in _TUPLE_FIELDS:  # in order, so that each begins at its field's index
         parts = values[index : index + width]
         values[index : index + width] = [None if parts[0] is None else class_(*parts)]
+    for index in _ARRAY_FIELDS:
+        values[index] = tuple(values[index])
     for index, members in _ENUM_FIELDS:
         values[index] = members[values[index]]
     return Finding(*values)
@@ -77,6 +83,8 @@ def build_row(finding: Finding) -> list[Any]:
     values = list(_get_values(finding))
     for index in _WRITTEN_JSON_FIELDS:
         values[index] = Jsonb(values[index])
+    for index in _WRITTEN_ARRAY_FIELDS:
+        values[index] = list(values[index])
     for index, width in reversed(_WRITTEN_TUPLE_FIELDS):  # replacing one moves only later values
         values[index : index + 1] = values[index] or [None] * width
     return values

@@ -118,11 +118,12 @@ async def select_excerpt(
 
 
 async def update_triage(db: Connection, account_id: int, finding: Finding) -> None:
-    """Save status, resolution, suppression and current line: what a triage or a run can change."""
+    """Save status, resolution, suppression and current lines: what a triage or a run can change."""
     evidence = finding.resolution_evidence
     await db.execute(
         f"""UPDATE findings SET status = %s, resolved_at = %s, resolution_note = %s, auto_resolved = %s,
-                               resolved_by = %s, suppressed_at = %s, current_line = %s
+                               resolved_by = %s, suppressed_at = %s, current_line = %s,
+                               current_lines = %s
             WHERE {rows.BY_ID}""".encode(),
         [
             finding.status,
@@ -132,6 +133,7 @@ async def update_triage(db: Connection, account_id: int, finding: Finding) -> No
             None if evidence is None else evidence.resolved_by,
             finding.suppressed_at,
             finding.current_line,
+            list(finding.current_lines),
             account_id,
             finding.id,
         ],
