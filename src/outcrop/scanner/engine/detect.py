@@ -98,8 +98,9 @@ def _find_hits(
     decide about others; but it is empty if all hits are of low confidence and `min_confidence` is higher.
     With `explain`, it has the values of this text that are dropped because of their kind, too.
     """
-    confirmed = confirm_forms(ruleset, data, ends, include_low=min_confidence is _LOW)
-    plain, dropped = apply_kinds(confirmed, data)
+    include_low = min_confidence is _LOW
+    confirmed = confirm_forms(ruleset, data, ends, include_low=include_low)
+    plain, dropped = apply_kinds(confirmed, data, include_low=include_low)
     decoded = (
         find_in_decoded(ruleset, data, ends, depth, min_confidence)
         if depth < MAX_DEPTH and max(ends) >= ruleset.trigger_count

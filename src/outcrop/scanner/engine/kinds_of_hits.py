@@ -12,16 +12,17 @@ from outcrop.scanner.kinds.web_pages import SAVED_PAGE, is_in_saved_page
 from outcrop.scanner.rules.model import Strength
 
 
-def apply_kinds(hits: list[Hit], data: bytes) -> tuple[list[Hit], list[Hit]]:
+def apply_kinds(hits: list[Hit], data: bytes, *, include_low: bool) -> tuple[list[Hit], list[Hit]]:
     """Return the hits in `data` that are kept, and those that are dropped because of their kind.
 
-    Set `kind` of each hit that has one. A hit that is kept in spite of its kind gets at most the confidence
-    of this kind.
+    Unless `include_low`, hits of low confidence are kept as they are: nobody sees them. Set `kind` of each
+    other hit that has one. A hit that is kept in spite of its kind gets at most the confidence of this kind.
     """
     kept: list[Hit] = []
     dropped: list[Hit] = []
     for hit in hits:
-        kind = None if hit.companion_name else _kind_of(hit, data)
+        is_unseen = hit.confidence is Confidence.LOW and not include_low
+        kind = None if is_unseen or hit.companion_name else _kind_of(hit, data)
         if kind is None:
             kept.append(hit)
             continue
