@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -36,6 +36,9 @@ from outcrop.sources.fork_pool import count_cores
 from outcrop.sources.located import ProgressCallback
 from outcrop.sources.workspace import cache_folder
 
+if TYPE_CHECKING:
+    from outcrop.cli.report_to import ReportTarget
+
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -52,6 +55,8 @@ def scan(  # noqa: PLR0917 - one parameter per option
     as_json: scan_options.Json = False,
     outputs: scan_options.Outputs = None,
     quiet: scan_options.Quiet = False,
+    report_to: scan_options.ReportTo = None,
+    report_wait: scan_options.ReportWait = False,
     no_validate: scan_options.NoValidate = False,
     only_valid: scan_options.OnlyValid = False,
     show_secrets: scan_options.Reveal = False,
@@ -103,6 +108,7 @@ def scan(  # noqa: PLR0917 - one parameter per option
                 "--format": output not in {None, OutputFormat.TABLE, OutputFormat.JSON},
                 "--only-valid": only_valid,
                 "--no-tests": no_tests,
+                "--report-to": report_to is not None,
             }
         )
         from outcrop.cli.account_scan import scan_for_account  # noqa: PLC0415 - imports the service
@@ -113,6 +119,7 @@ def scan(  # noqa: PLR0917 - one parameter per option
         return
     if no_validate and only_valid:
         raise BadInputError("--only-valid needs validation, and --no-validate turns it off")
+    report_target = _open_report_target(report_to, wait=report_wait)
     cache = cache_folder()
     targets, changes = _read_changes(targets, Changes(since, from_ref, to_ref, staged), pre_commit=pre_commit)
     printed = Printed(
@@ -149,10 +156,17 @@ def scan(  # noqa: PLR0917 - one parameter per option
         stdin=sys.stdin.buffer,
         kind=scan_options.target_kind(kind),
         limits=_source_limits(),
+        keeps_hidden=report_target is not None,
         **_remote_options(targets),
     )
     _scan_and_print(
-        targets, options, printed, validate=not no_validate, only_valid=only_valid, no_tests=no_tests
+        targets,
+        options,
+        printed,
+        report_target,
+        validate=not no_validate,
+        only_valid=only_valid,
+        no_tests=no_tests,
     )
 
 
@@ -178,16 +192,28 @@ def _select_rules(
     return select_rules(ruleset.rules.ids, wanted or (), unwanted or ())
 
 
+def _open_report_target(url: str | None, *, wait: bool) -> "ReportTarget | None":
+    """Return the service that gets a report; None if there is none."""
+    if url is None:
+        if wait:
+            raise BadInputError("--report-wait needs --report-to")
+        return None
+    from outcrop.cli.report_to import ReportTarget  # noqa: PLC0415 - imports the HTTP client
+
+    return ReportTarget(url, wait=wait)
+
+
 def _scan_and_print(
     targets: list[str],
     options: ScanOptions,
     printed: Printed,
+    report_target: "ReportTarget | None",
     *,
     validate: bool,
     only_valid: bool,
     no_tests: bool,
 ) -> NoReturn:
-    """Scan without an account, validate, print and write the findings, and exit."""
+    """Scan without an account, validate, print and write the findings, send them to a service, and exit."""
     started_at = now()
     report, validated = _scan_and_validate(
         targets,
@@ -203,6 +229,8 @@ def _scan_and_print(
             print_findings(report, printed.format or OutputFormat.TABLE, style)
     write_outputs(printed.files, report, style)
     write_allow_file(printed.allow_all, report)
+    if report_target is not None and (failure := report_target.send(report)) is not None:
+        report.failures.append(failure)
     _exit(report, quiet=printed.quiet)
 
 
@@ -303,6 +331,7 @@ def _validate(report: ScanReport, *, only_valid: bool, quiet: bool) -> bool:
         dropped = [
             str(finding.fields["validation_status"]) for finding in report.findings if not finding.is_valid
         ]
+        report.unprinted += [finding for finding in report.findings if not finding.is_valid]
         report.findings = [finding for finding in report.findings if finding.is_valid]
         if dropped and not quiet:
             counts = ", ".join(f"{count} {status}" for status, count in sorted(Counter(dropped).items()))

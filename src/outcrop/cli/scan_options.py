@@ -57,6 +57,15 @@ Quiet = Annotated[
     bool,
     typer.Option("-q", "--quiet", help="Print no table, no progress and no notes; gaps and errors only."),
 ]
+ReportTo = Annotated[
+    str | None,
+    typer.Option(
+        "--report-to", metavar="URL", help="Send the findings to this service; needs OUTCROP_API_KEY."
+    ),
+]
+ReportWait = Annotated[
+    bool, typer.Option("--report-wait", help="With --report-to: wait until the report is merged.")
+]
 Reveal = Annotated[bool, typer.Option("--reveal", help="Also print the raw credentials.")]
 
 # --- Validation

@@ -2,7 +2,17 @@
 
 from outcrop.services.local_scan.findings import LocalFinding, with_verdict
 from outcrop.services.local_scan.options import ScanOptions
+from outcrop.services.local_scan.report import report_lines
 from outcrop.services.local_scan.scan import ScanReport, scan
 from outcrop.services.local_scan.selection import Selection, select_rules
 
-__all__ = ["LocalFinding", "ScanOptions", "ScanReport", "Selection", "scan", "select_rules", "with_verdict"]
+__all__ = [
+    "LocalFinding",
+    "ScanOptions",
+    "ScanReport",
+    "Selection",
+    "report_lines",
+    "scan",
+    "select_rules",
+    "with_verdict",
+]

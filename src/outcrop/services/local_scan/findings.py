@@ -42,6 +42,8 @@ class LocalFinding(NamedTuple):
     hit: Hit
     evidence: Evidence  # the inputs of its score
     path: str | None = None  # as the file system has it; `file_path` in the fields is always one line
+    is_hidden: bool = False  # left out by a mark, a file or the baseline
+    unmasked: dict[str, str | None] = {}  # noqa: RUF012 - never changed; path and URL, as a report has them
 
     @property
     def secret(self) -> Secret:
@@ -66,30 +68,57 @@ def describe_findings(
     baseline: Counter[str],
     left_out: Counter[str],
 ) -> Iterator[LocalFinding]:
-    """Yield the hits of a target as findings, in order of their places, without those that are left out.
+    """Yield the hits of a target as findings, in order of their places.
 
-    These are counted in `left_out`, by what leaves them out. A hit whose fingerprint is in the baseline is
+    Those that are left out are counted in `left_out`, by what leaves them out. With `options.keeps_hidden`
+    they are yielded too, as hidden findings at the end. A hit whose fingerprint is in the baseline is
     subtracted from it: files of two targets can have the same path, so the baseline may contain a fingerprint
     several times. Credentials that are only in a path, a URL or an author are masked there too.
     """
-    hits = sorted((hit for hit in located if _is_reported(hit, target, options, left_out)), key=_place)
-    others = find_in_texts(options.ruleset, (text for hit in hits for text in _texts(hit)))
+    in_scope = sorted((hit for hit in located if not _is_allowed_by_rule(hit)), key=_place)
+    hits: list[LocatedHit] = []
+    marked: list[LocatedHit] = []
+    for hit in in_scope:
+        (hits if _is_reported(hit, target, options, left_out) else marked).append(hit)
+    others = find_in_texts(options.ruleset, (text for hit in in_scope for text in _texts(hit)))
     in_paths = [hit.secret for hit in others if is_masked_in_paths(hit)]
     in_authors = [hit.secret for hit in others]
     place_counts = Counter(reveal(hit.hit.secret) for hit in hits)
-    reveals = options.reveal
+    known: list[tuple[LocatedHit, str]] = []
     for hit, fingerprint in zip(hits, compute_fingerprints(hits, in_paths), strict=True):
         if baseline[fingerprint]:
             baseline[fingerprint] -= 1
             left_out["--baseline"] += 1
+            known.append((hit, fingerprint))
         else:
-            evidence = _evidence(hit, target, place_counts[reveal(hit.hit.secret)])
-            mask = _path_mask(hit.hit, in_paths, reveals=reveals)
-            path = mask(os.fsdecode(hit.path)) if hit.path else None
-            fields = _printed_fields(hit, fingerprint, target, evidence, mask)
-            if fields["author"] is not None and not reveals:
-                fields["author"] = _mask_all(fields["author"], [hit.hit.secret, *in_authors])
-            yield LocalFinding(fields, hit.hit, evidence, path)
+            yield _describe(hit, fingerprint, target, options, place_counts, in_paths, in_authors)
+    if options.keeps_hidden:
+        for hit, fingerprint in [*known, *zip(marked, compute_fingerprints(marked, in_paths), strict=True)]:
+            finding = _describe(hit, fingerprint, target, options, place_counts, in_paths, in_authors)
+            yield finding._replace(is_hidden=True)
+
+
+def _describe(
+    hit: LocatedHit,
+    fingerprint: str,
+    target: TargetInfo,
+    options: ScanOptions,
+    place_counts: Counter[str],
+    in_paths: Sequence[Secret],
+    in_authors: Sequence[Secret],
+) -> LocalFinding:
+    """Return a hit as a finding. `place_counts` has the number of places of each reported credential.
+
+    `in_paths` and `in_authors` are the credentials that are masked there.
+    """
+    evidence = _evidence(hit, target, max(place_counts[reveal(hit.hit.secret)], 1))
+    mask = _path_mask(hit.hit, in_paths, reveals=options.reveal)
+    path = mask(os.fsdecode(hit.path)) if hit.path else None
+    fields = _printed_fields(hit, fingerprint, target, evidence, mask)
+    if fields["author"] is not None and not options.reveal:
+        fields["author"] = _mask_all(fields["author"], [hit.hit.secret, *in_authors])
+    unmasked = {"source_url": _url_of(hit, target), "file_path": evidence.path, "repo": target.repo}
+    return LocalFinding(fields, hit.hit, evidence, path, unmasked=unmasked)
 
 
 def _path_mask(hit: Hit, in_paths: Sequence[Secret], *, reveals: bool = False) -> Callable[[str], str]:
@@ -118,14 +147,8 @@ def _texts(located: LocatedHit) -> Iterator[str]:
 def _is_reported(
     located: LocatedHit, target: TargetInfo, options: ScanOptions, left_out: Counter[str]
 ) -> bool:
-    """Whether nothing but the baseline can leave a hit out; otherwise count it in `left_out`.
-
-    What the rule's own allowlist allows is no finding, and is not counted.
-    """
+    """Whether nothing but the baseline can leave a hit out; otherwise count it in `left_out`."""
     hit = located.hit
-    commit = located.origin.commit if located.origin else ""
-    if is_allowed_at(hit.rule.allowlists, hit.allowlist_numbers, located.path or b"", commit):
-        return False
     reason = _mark_in_source(located, target) if not options.ignore_marks else None
     if reason is None and options.allowed and (hit.rule.id, digest_of(hit)) in options.allowed:
         reason = "--allow"
@@ -135,6 +158,13 @@ def _is_reported(
         return True
     left_out[reason] += 1
     return False
+
+
+def _is_allowed_by_rule(located: LocatedHit) -> bool:
+    """Whether the rule's own allowlist allows a hit, which is then no finding."""
+    hit = located.hit
+    commit = located.origin.commit if located.origin else ""
+    return is_allowed_at(hit.rule.allowlists, hit.allowlist_numbers, located.path or b"", commit)
 
 
 def _mark_in_source(located: LocatedHit, target: TargetInfo) -> str | None:
@@ -196,9 +226,7 @@ def _printed_fields(
     """Return the fields of a finding as they are printed; `mask` masks the credential in path and URL."""
     hit, origin = located.hit, located.origin
     committed_at = origin.committed_at if origin else None
-    url = located.url or (
-        target.url and line_address(target.url, origin.commit if origin else None, located.path, hit.line)
-    )
+    url = _url_of(located, target)
     scored = score(evidence)
     return {
         "id": uuid.uuid5(_NAMESPACE, f"{printable_path(os.fsencode(target.source))}\0{fingerprint}"),
@@ -248,6 +276,12 @@ def _printed_fields(
         "parts": {name: part.masked() for name, part in sorted(hit.companions.items())},
         "score": scored.parts,
     }
+
+
+def _url_of(located: LocatedHit, target: TargetInfo) -> str | None:
+    """Return the address of a hit's line; None if the target has no address."""
+    commit = located.origin.commit if located.origin else None
+    return located.url or (target.url and line_address(target.url, commit, located.path, located.hit.line))
 
 
 def with_verdict(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:

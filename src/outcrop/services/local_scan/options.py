@@ -41,6 +41,7 @@ class ScanOptions(NamedTuple):
     baseline: Sequence[str] = ()  # fingerprints of known findings, as often as each occurs
     known: KnownFindings = KnownFindings()  # of other scanners' reports
     allowed: frozenset[AllowEntry] = frozenset()  # of an allow file
+    keeps_hidden: bool = False  # whether findings that a mark, a file or the baseline leaves out are kept
     ignore_marks: bool = False  # nothing in the source leaves a finding out
     stdin: IO[bytes] | None = None
     limits: SourceLimits = SOURCE_LIMITS
@@ -71,6 +72,7 @@ class TargetInfo(NamedTuple):
         ignore_nothing  # for repositories; a folder's walk skips ignored files
     )
     marks: SourceMarks = SourceMarks()  # files of other scanners in the source
+    repo: str | None = None  # the address of the repository, or the path of the folder
 
 
 def read_ignore_file(file: Path) -> IgnorePatterns | None:

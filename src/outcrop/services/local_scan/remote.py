@@ -28,7 +28,12 @@ def scan_remote_target(
     sources = _list_sources(target, remote, options, options.access, gaps)
     for source in sources:
         info = TargetInfo(
-            source.source, source.html_url or source.url, source.full_name, source.visibility, source.gist
+            source.source,
+            source.html_url or source.url,
+            source.full_name,
+            source.visibility,
+            source.gist,
+            repo=None if source.kind == "site" else source.html_url or source.url,
         )
         if source.kind == "site":
             access = options.access

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outcrop.domain.errors import OperatorError
+from outcrop.services.local_scan.address import find_address
 from outcrop.services.local_scan.allowed import DETECT_SECRETS_FILE, GITLEAKS_FILE, SourceMarks
 from outcrop.services.local_scan.options import (
     IGNORE_FILE,
@@ -37,7 +38,9 @@ def scan_local_repository(
         raise OperatorError(f"{printable_path(os.fsencode(target))}: is not a git repository")
     with work_folder(options.work) as work, SourceBudget(options.limits).watch(work) as budget:
         repository = open_local(git_folder, work, budget)
-        info = _with_marks(TargetInfo(os.path.realpath(target)), repository, options, Path(target))
+        repo = find_address(Path(target)) if options.keeps_hidden else None
+        found = TargetInfo(os.path.realpath(target), repo=repo)
+        info = _with_marks(found, repository, options, Path(target))
         cache_key = os.fsencode(os.path.realpath(git_folder))
         scan = git_scan.GitScan(
             repository,

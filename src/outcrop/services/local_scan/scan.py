@@ -9,6 +9,7 @@ from pathlib import Path
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.line import one_line
 from outcrop.scanner.engine.scan import scan_stream
+from outcrop.services.local_scan.address import find_address
 from outcrop.services.local_scan.allowed import DETECT_SECRETS_FILE, GITLEAKS_FILE, SourceMarks
 from outcrop.services.local_scan.findings import LocalFinding, describe_findings
 from outcrop.services.local_scan.options import (
@@ -42,6 +43,7 @@ class ScanReport:
 
     findings: list[LocalFinding] = field(default_factory=list)
     gaps: list[tuple[str, str]] = field(default_factory=list)  # what was skipped, and the reason
+    unprinted: list[LocalFinding] = field(default_factory=list)  # hidden or filtered; a report has them
     failures: list[str] = field(default_factory=list)  # messages of targets that could not be read at all
     files: int = 0
     size: int = 0
@@ -62,9 +64,8 @@ def scan(targets: list[str], options: ScanOptions, progress: ProgressCallback) -
                 report.files += outcome.files
                 report.size += outcome.size
                 report.commits += outcome.commits
-                report.findings += describe_findings(
-                    outcome.located, info, options, baseline, report.left_out
-                )
+                for finding in describe_findings(outcome.located, info, options, baseline, report.left_out):
+                    (report.unprinted if finding.is_hidden else report.findings).append(finding)
         except OutcropError as error:
             report.failures.append(one_line(error.message))
         except OSError as error:  # such as a full disk, which need not affect the next target
@@ -171,7 +172,7 @@ def _scan_folder(
         options.ruleset,
         options.min_confidence,
         options.jobs,
-        _path_filter(patterns, options.selection),
+        _path_filter(None if options.keeps_hidden else patterns, options.selection),
         gitignore=options.gitignore,
         listed=None if options.selection.files is None else sorted(options.selection.files),
     )
@@ -182,6 +183,10 @@ def _scan_folder(
             ".git", "names a git folder that does not exist: the files are scanned, not their history"
         )
     info = TargetInfo(os.path.realpath(path))
+    if options.keeps_hidden:
+        info = info._replace(repo=find_address(path))
+        if patterns is not None:
+            info = info._replace(is_ignored=patterns.ignores_path_or_parent)
     if has_marks:
         files_of_others = (
             read_source_file(path / name) or b"" for name in (GITLEAKS_FILE, DETECT_SECRETS_FILE)

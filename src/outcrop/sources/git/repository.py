@@ -146,21 +146,29 @@ def pack_bytes(repository: Repository) -> int:
     return size
 
 
+def read_origin(path: Path) -> str | None:
+    """Return the address of the remote `origin` as it is configured, with a login; None if there is none."""
+    url = re.search(r"^\s*url\s*=\s*(\S+)\s*$", _read_origin_section(path), re.MULTILINE)
+    return url[1] if url else None
+
+
 def read_origin_url(path: Path) -> str | None:
     """Return the https address of the remote `origin` of the working tree or bare repository at `path`.
 
     User name, password and `.git` at the end are dropped. Return None if there is no such repository or
     remote, or if its address is not https. The configuration is read as text.
     """
+    section = _read_origin_section(path)
+    url = re.search(r"^\s*url\s*=\s*https://(?:[^@/\s]*@)?(\S+?)(?:\.git)?/?\s*$", section, re.MULTILINE)
+    return f"https://{url[1]}" if url else None
+
+
+def _read_origin_section(path: Path) -> str:
+    """Return the lines about the remote `origin` in the configuration of the repository at `path`."""
     folder = find_git_folder(path)
     config = read_small_file(folder / "config").decode("utf-8", "replace") if folder else ""
     section = re.search(r'^\[remote "origin"\]\s*$(.*?)(?=^\[|\Z)', config, re.MULTILINE | re.DOTALL)
-    url = (
-        re.search(r"^\s*url\s*=\s*https://(?:[^@/\s]*@)?(\S+?)(?:\.git)?/?\s*$", section[1], re.MULTILINE)
-        if section
-        else None
-    )
-    return f"https://{url[1]}" if url else None
+    return section[1] if section else ""
 
 
 def digest_objects(repository: Repository) -> str:
