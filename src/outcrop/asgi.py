@@ -24,7 +24,7 @@ from outcrop.api.shapes import json_response
 from outcrop.api.v2 import bulk as v2_bulk
 from outcrop.api.v2 import imports as v2_imports
 from outcrop.api.v2.errors import V2_HANDLERS
-from outcrop.domain.errors import OutcropError
+from outcrop.domain.errors import OutcropError, UnavailableError
 from outcrop.limits import MEGA, REQUEST_SECONDS, UPLOAD_LATE_SECONDS, UPLOADS
 from outcrop.notes import NoteCleaner
 from outcrop.portal.app import create_portal
@@ -122,8 +122,8 @@ def create_app(
             scope, receive, send
         )
 
-    def timeout_page(scope: Scope) -> Response | None:
-        return None if _is_api_path(scope["path"]) else portal.timeout_page(scope)
+    def timeout_page(scope: Scope, busy: UnavailableError | None) -> Response | None:
+        return None if _is_api_path(scope["path"]) else portal.timeout_page(scope, busy)
 
     return RequestMiddleware(
         dispatch,

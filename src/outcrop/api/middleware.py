@@ -23,7 +23,7 @@ from outcrop.domain.errors import UnavailableError
 from outcrop.limits import REQUEST_SECONDS
 from outcrop.notes import NoteCleaner
 from outcrop.runtime import Runtime
-from outcrop.services.shares import AccountBusyError, Deadline, admit
+from outcrop.services.shares import AccountBusyError, Deadline, admit, watch_first
 from outcrop.store.db import Connection, acquire_connection, describe_unavailability, find_unavailability
 from outcrop.store.people import keys
 from outcrop.store.people.keys import RateWindow
@@ -50,7 +50,7 @@ class RequestMiddleware:
         base_url: str,
         rate_limit: int | None,
         cors_origins: list[str],
-        timeout_page: Callable[[Scope], Response | None],
+        timeout_page: Callable[[Scope, UnavailableError | None], Response | None],
         deadline: float = REQUEST_SECONDS,
     ) -> None:
         self.app = app
@@ -70,7 +70,7 @@ class RequestMiddleware:
         scope = {**scope, errors.REQUEST_ID: answer.request_id}
         if self.https and scope["scheme"] == "https":
             answer.headers.append(_HSTS)
-        deadline = Deadline(self.deadline, partial(answer.time_out, partial(self.timeout_page, scope)))
+        deadline = Deadline(self.deadline, lambda: self._time_out(scope, answer, deadline))
         scope["state"] = {**scope["state"], "deadline": deadline}
         try:
             await self._route(scope, receive, answer)
@@ -97,6 +97,14 @@ class RequestMiddleware:
             deadline.stop()
             await answer.finish()
             answer.write_log()
+
+    def _time_out(self, scope: Scope, answer: "ResponseWriter", deadline: Deadline) -> None:
+        """Answer a request that takes too long: 503 if the database does not answer it, otherwise 500."""
+        busy = UnavailableError() if deadline.is_database_hanging else None
+        page = self.timeout_page(scope, busy)
+        if page is None:
+            page = errors.internal_error(answer.request_id) if busy is None else errors.busy(busy)
+        answer.time_out(page)
 
     async def _route(self, scope: Scope, receive: Receive, answer: "ResponseWriter") -> None:
         """Redirect to https, or pass the request to the API or the portal."""
@@ -175,7 +183,8 @@ class RequestMiddleware:
     ) -> None:
         """Admit the request and call its route, which holds no database connection until it asks for one."""
         runtime: Runtime = scope["state"]["runtime"]
-        async with acquire_connection(runtime.pool, partial(self._check_key, answer, digest)) as (_, entry):
+        check_key = watch_first(scope["state"]["deadline"], partial(self._check_key, answer, digest))
+        async with acquire_connection(runtime.pool, check_key) as (_, entry):
             pass
         if entry.caller is None:
             assert entry.refusal is not None  # noqa: S101 - an entry has a caller or a refusal
@@ -237,12 +246,11 @@ class ResponseWriter:
         """Send a complete response."""
         await response(scope, receive, self.send)
 
-    def time_out(self, page: Callable[[], Response | None]) -> None:
-        """Send `page`, or the API's 500, and cancel the request; do nothing if the response has started."""
+    def time_out(self, response: Response) -> None:
+        """Send a response and cancel the request; do nothing if another response has started."""
         if self.started:
             return
         self.timed_out = True
-        response = page() or errors.internal_error(self.request_id)
         log.error("request_timed_out", request_id=self.request_id)
         self._timeout_response = asyncio.ensure_future(
             response({"type": "http"}, _disconnected, self._forward)

@@ -64,7 +64,7 @@ class Portal(NamedTuple):
     """The application, and the page that is sent when a request takes too long."""
 
     app: ASGIApp
-    timeout_page: Callable[[Scope], Response]
+    timeout_page: Callable[[Scope, UnavailableError | None], Response]
 
 
 def create_portal(
@@ -118,10 +118,14 @@ def create_portal(
         ),
     )
 
-    def timeout_page(scope: Scope) -> Response:
+    def timeout_page(scope: Scope, busy: UnavailableError | None) -> Response:
         request = Request({**scope, "app": app, "state": {}})
         message = "this took too long and was stopped; it is logged under the X-Request-Id of this response"
-        response = _failure(request, 500, "internal_error", message)
+        response = (
+            _failure(request, 500, "internal_error", message)
+            if busy is None
+            else _failure(request, status_of(busy), busy.code, busy.message, headers_of(busy))
+        )
         response.raw_headers += [*_HEADERS, _NO_STORE]
         return response
 

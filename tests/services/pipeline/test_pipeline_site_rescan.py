@@ -192,6 +192,28 @@ def test_a_value_is_resolved_if_its_url_is_gone_or_lacks_it(site, response, home
     )
 
 
+def test_a_closed_finding_that_is_no_longer_served_loses_the_points_of_the_last_scan(pipeline, site):
+    def stored() -> tuple[float, bool, str]:
+        ((score, seen, status),) = pipeline.sql(
+            "SELECT composite_score, score_detail -> 'in_last_scan', status FROM findings WHERE account_id = %s",
+            site.account.id,
+        )
+        return score, seen, status
+
+    pipeline.sql("UPDATE findings SET status = 'customer_restricted' WHERE account_id = %s", site.account.id)
+    before = stored()
+    site.host.routes["/"] = page("no links")
+    site.scan()  # the page is still served, although nothing links to it
+    assert stored() == before
+    site.host.routes["/p"] = text("", status=404)
+    site.scan()
+    after = stored()
+    assert after[0] < before[0]
+    assert after[1:] == (False, "customer_restricted")
+    site.scan()
+    assert stored() == after
+
+
 def hang(handler: Any) -> Reply | None:
     """Send the headers of a response and no body."""
     handler.send_response(200)

@@ -36,6 +36,7 @@ from outcrop.services.pipeline.record import (
     release_gap,
     resolve_finding,
 )
+from outcrop.services.pipeline.score import rescore_absent
 from outcrop.sources.isolated.repository_job import RepositoryJob
 from outcrop.sources.located import LocatedHit, applicable_hits, printable_path, too_many_findings
 from outcrop.sources.resolve_target import ScanSource
@@ -44,6 +45,7 @@ from outcrop.sources.web.git_folder import fetch_repository
 from outcrop.sources.web.refetch import RefetchResult, refetch, refetch_client
 from outcrop.sources.web.response_reader import Resource
 from outcrop.sources.workspace import work_folder
+from outcrop.store.findings import scores
 from outcrop.store.runs import scan_sources, sources
 from outcrop.store.runs.sources import SourceCheckpoint, StoredFinding
 
@@ -264,8 +266,9 @@ def _git_folder_secret(
 
 
 async def _recheck_undetected(scan: _SiteScan) -> None:
-    """Request the URL of each open finding that the crawl did not detect; count it as seen or resolve it.
+    """Request the URL of each finding that the crawl did not detect; count it as seen or resolve it.
 
+    A closed one keeps its state; its score loses the points of the last scan if it is no longer served.
     A finding that was public is requested without the site's credential, another one with it, or not at all
     if this run has no credential for its origin. If the response proves neither, the finding stays as it is.
     At the time limit, add a gap and stop.
@@ -284,26 +287,34 @@ async def _recheck_undetected(scan: _SiteScan) -> None:
                 return
             response = await refetch(anonymous if is_public else authenticated, url)
             for stored in findings:
+                is_open = stored.finding.status in OPEN_STATUSES
                 is_served = await _is_served(context, key, stored, response)
-                if is_served:
+                if is_served and is_open:
                     await count_as_seen(context, key, [stored.finding.id])
                 elif is_served is False and not scan.is_outdated:
-                    await resolve_finding(context, key, stored.finding.id)
+                    if is_open:
+                        await resolve_finding(context, key, stored.finding.id)
+                    else:
+                        await rescore_absent(context, key, [stored.finding.id])
 
 
 async def _undetected_by_url(scan: _SiteScan, origin: str) -> dict[tuple[str, bool], list[StoredFinding]]:
-    """Return the open findings of an origin that this run has not seen, by URL and whether they are public.
+    """Return findings of an origin that this run has not seen, by URL and whether they are public.
 
-    A finding without a URL is left out, and so is one whose URL contains a credential: the stored URL is
-    masked.
+    These are the open findings, then the closed ones whose score says that the last scan saw them. A finding
+    without a URL is left out, and so is one whose URL contains a credential: the stored URL is masked.
     """
     context, key = scan.context, scan.key
     async with context.pool.connection() as db:
         findings = await sources.select_findings(db, key.account_id, origin)
+        closed = [s.finding.id for s in findings if s.finding.status not in OPEN_STATUSES]
+        scored_as_seen = set(await scores.select_seen(db, key.account_id, closed))
+    findings = [s for s in findings if s.finding.status in OPEN_STATUSES or s.finding.id in scored_as_seen]
+    findings.sort(key=lambda stored: stored.finding.status not in OPEN_STATUSES)
     undetected: dict[tuple[str, bool], list[StoredFinding]] = {}
     for stored in findings:
         url = stored.finding.source_url
-        if stored.last_scan_id == key.scan_id or stored.finding.status not in OPEN_STATUSES:
+        if stored.last_scan_id == key.scan_id:
             continue
         if url is None or MASK in url:
             continue
