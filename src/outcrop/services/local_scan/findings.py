@@ -98,7 +98,7 @@ def describe_findings(
             yield finding._replace(is_hidden=True)
 
 
-def _describe(
+def _describe(  # noqa: PLR0917 - called in two places, with the same names
     hit: LocatedHit,
     fingerprint: str,
     target: TargetInfo,
