@@ -38,6 +38,7 @@ _GROUPS = {
     "webhook": ("webhooks", "webhook"),
     "secrets": ("maintenance", "secrets"),
     "rules": ("rules", "app"),
+    "git-hook": ("git_hooks", "git_hook"),
 }
 
 

@@ -22,6 +22,15 @@ _MAX_MARKS_BYTES = 16 << 20  # of a baseline of detect-secrets
 TargetType = Literal["folder", "git", "stdin", "remote"]
 
 
+class Push(NamedTuple):
+    """What a push adds: the objects with these ids, and what they reach."""
+
+    tips: tuple[bytes, ...]
+    old: tuple[bytes, ...]  # what the updated refs named before
+    known_refs: bytes = b"refs/"  # what refs with this prefix reach is not new
+    quarantine: Path | None = None  # the folder of objects that git has not accepted yet
+
+
 class ScanOptions(NamedTuple):
     """The options of a local scan."""
 
@@ -36,6 +45,7 @@ class ScanOptions(NamedTuple):
     since: str | None = None  # a revision: scan the commits after it only
     from_ref: str | None = None  # a revision; with `to_ref`: scan the commits between them only
     to_ref: str | None = None
+    push: Push | None = None  # scan the commits that it adds only
     selection: Selection = Selection()
     type: TargetType | None = None  # of local targets; None means that it is guessed
     baseline: Sequence[str] = ()  # fingerprints of known findings, as often as each occurs
@@ -52,7 +62,7 @@ class ScanOptions(NamedTuple):
     @property
     def needs_history(self) -> bool:
         """Whether only changes are scanned, which a folder does not have."""
-        return bool(self.since or self.to_ref)
+        return bool(self.since or self.to_ref or self.push)
 
 
 def ignore_nothing(_path: bytes) -> bool:

@@ -37,7 +37,8 @@ def scan_local_repository(
     if git_folder is None:
         raise OperatorError(f"{printable_path(os.fsencode(target))}: is not a git repository")
     with work_folder(options.work) as work, SourceBudget(options.limits).watch(work) as budget:
-        repository = open_local(git_folder, work, budget)
+        quarantine = options.push.quarantine if options.push else None
+        repository = open_local(git_folder, work, budget, quarantine)
         repo = find_address(Path(target)) if options.keeps_hidden else None
         found = TargetInfo(os.path.realpath(target), repo=repo)
         info = _with_marks(found, repository, options, Path(target))
@@ -60,6 +61,9 @@ def scan_local_repository(
 def _scan_commits(scan: git_scan.GitScan, options: ScanOptions) -> ScanOutcome:
     """Scan the commits that the options name: those between two revisions, after a revision, or all."""
     repository = scan.repository
+    if options.push is not None:
+        refs = [oid for name, oid in repository.refs.items() if name.startswith(options.push.known_refs)]
+        return changes.scan_pushed(scan, options.push.tips, list(dict.fromkeys([*options.push.old, *refs])))
     if options.from_ref and options.to_ref:
         is_new = not options.from_ref.strip("0")  # how git and CI systems write that a branch did not exist
         since = None if is_new else resolve_revision(repository, options.from_ref, "--from-ref")

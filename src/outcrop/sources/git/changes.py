@@ -5,13 +5,14 @@ before are dropped (`renames`).
 """
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from outcrop.domain.errors import OperatorError
 from outcrop.sources.git import attribution, command, renames
 from outcrop.sources.git.attribution import Places, attribute_blobs, attribute_messages
-from outcrop.sources.git.cat_file import find_ids_at
+from outcrop.sources.git.cat_file import find_existing, find_ids_at
 from outcrop.sources.git.locate import add_commit_info, find_tip_blobs, list_gaps, locate_hits
 from outcrop.sources.git.repository import Repository
 from outcrop.sources.git.revisions import RefTips, find_tips, list_commits
@@ -26,12 +27,29 @@ def scan_since(scan: GitScan, since: bytes | None, tip: bytes | None = None) -> 
     HEAD is the end, or all refs if HEAD has no commit. Only new values are reported: a value is not new if
     the same file had it at `since`, or if the value has moved with its file.
     """
+    head = tip or scan.repository.head
+    gaps: list[str] = []
+    tips = [head] if head else find_tips(scan.repository, gaps).commits
+    return _scan_range(scan, tips, [since] if since else [], since, gaps)
+
+
+def scan_pushed(scan: GitScan, tips: Sequence[bytes], known: Sequence[bytes]) -> ScanOutcome:
+    """Scan blobs and messages of the commits that `tips` reach and none of the `known` objects does.
+
+    A value is not new if the same file had it at the first of the known commits.
+    """
+    existing = find_existing(scan.repository, [*known])
+    old = [oid for oid in known if oid in existing]
+    return _scan_range(scan, tips, old, old[0] if old else None, [])
+
+
+def _scan_range(
+    scan: GitScan, tips: Sequence[bytes], excluded: Sequence[bytes], since: bytes | None, gaps: list[str]
+) -> ScanOutcome:
+    """Scan what `tips` reach and `excluded` do not, without values that a file had at `since`."""
     repository = scan.repository
     outcome = ScanOutcome()
-    gaps: list[str] = []
-    head = tip or repository.head
-    tips = [head] if head else find_tips(repository, gaps).commits
-    commits = list_commits(repository, tips, gaps, since=since)
+    commits = list_commits(repository, tips, gaps, excluded=excluded)
     outcome.commits = len(commits)
     places = attribute_blobs(repository, commits, attribution.AllBlobs(), scan.jobs, gaps)
     attribute_messages(repository, RefTips(), commits, commits, places)

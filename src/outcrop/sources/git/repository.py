@@ -85,10 +85,13 @@ def _looks_like_git(path: Path) -> bool:
     )
 
 
-def open_local(git_folder: Path, work: Path, budget: SourceBudget | None = None) -> Repository:
+def open_local(
+    git_folder: Path, work: Path, budget: SourceBudget | None = None, quarantine: Path | None = None
+) -> Repository:
     """Create a repository of our own in the folder `work` that reads a local repository, and open it.
 
-    `git_folder` is what `find_git_folder` returned. `budget` watches what reading costs. The refs of the
+    `git_folder` is what `find_git_folder` returned. `budget` watches what reading costs. `quarantine` is the
+    folder with the objects of a push that git has not accepted yet. The refs of the
     result include stashes and the HEAD of each linked worktree. The `gaps` of the result name what cannot be
     read, such as the history that a shallow clone lacks. Raise PermissionError if the object folder cannot be
     listed.
@@ -99,6 +102,8 @@ def open_local(git_folder: Path, work: Path, budget: SourceBudget | None = None)
         common = git_folder / os.fsdecode(text.partition(b"\0")[0].strip())
     gaps: list[str] = []
     objects = _find_object_folders(_resolve_path(common / "objects"), gaps)
+    if quarantine is not None:
+        objects = (_resolve_path(quarantine), *objects)
     refs = read_refs(common, gaps)
     if git_folder != common:
         refs |= {name: oid for name, oid in read_refs(git_folder, gaps).items() if name not in refs}

@@ -133,9 +133,9 @@ def resolve_revision(repository: Repository, revision: str, option: str = "--sin
 
 
 def list_commits(
-    repository: Repository, tips: Sequence[bytes], gaps: list[str], *, since: bytes | None = None
+    repository: Repository, tips: Sequence[bytes], gaps: list[str], *, excluded: Sequence[bytes] = ()
 ) -> Sequence[bytes]:
-    """Return the ids of the commits reachable from `tips` but not from `since`, parents before children.
+    """Return the ids of the commits reachable from `tips` but not from `excluded`, parents before children.
 
     If a commit is missing or damaged, append a gap to `gaps` and list the others; the id of the missing
     commit itself may be in the result.
@@ -143,12 +143,12 @@ def list_commits(
     if not tips:
         return []
     rev_list = ["rev-list", "--topo-order", "--reverse", "--stdin"]
-    stdin_data = _stdin_lines(tips, [since] if since else [])
+    stdin_data = _stdin_lines(tips, excluded)
     code, out = command.run(repository.folder, *rev_list, stdin_data=stdin_data)
     if code:
         gaps.append(MISSING_COMMITS)
         code, out = command.run(repository.folder, *rev_list, "--ignore-missing-links", stdin_data=stdin_data)
-    return IdList(out) if code == 0 else _walk_commits(repository, list(tips), since)
+    return IdList(out) if code == 0 else _walk_commits(repository, list(tips), excluded)
 
 
 def _stdin_lines(tips: Sequence[bytes], excluded: Sequence[bytes] = ()) -> bytes:
@@ -156,7 +156,7 @@ def _stdin_lines(tips: Sequence[bytes], excluded: Sequence[bytes] = ()) -> bytes
     return b"".join(b"%s\n" % tip for tip in [*tips, *(b"^" + oid for oid in excluded)])
 
 
-def _walk_commits(repository: Repository, tips: list[bytes], since: bytes | None) -> list[bytes]:
+def _walk_commits(repository: Repository, tips: list[bytes], excluded: Sequence[bytes]) -> list[bytes]:
     """Return what `list_commits` returns, without rev-list: follow the parents of each commit.
 
     All commits of the repository are read. A commit that cannot be read is in the result but leads no
@@ -174,8 +174,7 @@ def _walk_commits(repository: Repository, tips: list[bytes], since: bytes | None
     parents = {
         oid: _header_ids(header, b"parent ") for oid, header in read_headers(repository, [*commits, *tips])
     }
-    excluded = _sort_reachable(parents, [since], set()) if since else []
-    return _sort_reachable(parents, tips, set(excluded))
+    return _sort_reachable(parents, tips, set(_sort_reachable(parents, list(excluded), set())))
 
 
 def _sort_reachable(parents: dict[bytes, list[bytes]], tips: list[bytes], done: set[bytes]) -> list[bytes]:
