@@ -41,7 +41,7 @@ class Settings(BaseSettings):
 
     PATHS: ClassVar[tuple[str, ...]] = _PATHS
     # Printed masked. Each can also be read from a file: OUTCROP_SECRET_KEY_FILE=/run/secrets/key
-    SECRET: ClassVar[tuple[str, ...]] = ("database_url", "secret_key", "github_token")
+    SECRET: ClassVar[tuple[str, ...]] = ("database_url", "secret_key", "github_token", "api_key")
 
     data_dir: Path = _DEFAULT_DATA_DIR
     database_url: str | None = None

@@ -14,9 +14,20 @@ REPORT_BODY = {
 }
 
 
+def _drop_default(schema: dict[str, Any]) -> None:
+    """Describe a field as optional without a default."""
+    del schema["default"]
+
+
 class ReportErrorShape(ErrorShape):
     error: Literal["bad_report", "bad_request"]
-    record: int = Field(0, ge=1, description="Number of the record; only with `bad_report`.")
+    # Optional without a default: the description says that it can be absent, never that it can be 0.
+    record: int = Field(
+        0,
+        ge=1,
+        description="Number of the record; only with `bad_report`.",
+        json_schema_extra=_drop_default,
+    )
 
 
 class SlowErrorShape(ErrorShape):
