@@ -159,6 +159,12 @@ def fill_every_table(testbed: DeliveryTestbed) -> Customer:
             uuid4(),
         ),
         ("INSERT INTO sources VALUES (%s, 'github:1', null, '', %s, %s, now())", account.id, digest, ended),
+        (
+            "INSERT INTO source_names VALUES (%s, 'github:1', %s, true) ON CONFLICT DO NOTHING",
+            account.id,
+            uuid4(),
+        ),
+        ("INSERT INTO source_aliases VALUES (%s, 'https://github.com/acme/shop', 'github:1')", account.id),
         ("INSERT INTO etags VALUES (%s, 'k', 'e', %s)", account.id, b"\x00\\\n\xff" * 9),
         (
             (

@@ -84,6 +84,7 @@ ACTION = {
     "finding.new": "Found",
     "finding.resolved": "Gone from the source",
     "finding.seen": "Seen again",
+    "finding.merge": "Merged with another finding",
     "finding.stale": "Not seen for a long time",
     "finding.validate": "Checked",
     "finding.revalidate": "Validation requested",

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4, uuid5
 from pydantic import ValidationError
 
 from outcrop.domain.finding import OPEN_STATUSES, CredentialPattern, Finding, Resolution, Status, cut_note
-from outcrop.domain.place import SERVED_TYPES, identity, line_address, source_of
+from outcrop.domain.place import PLAIN_PATH, SEALED_PATH, SERVED_TYPES, identity, line_address, source_of
 from outcrop.domain.secret import MASK, Secret, is_masked, is_password, reveal
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.masking import hides_in_paths
@@ -43,6 +43,9 @@ class ImportRecord:
     restores: bool  # replaces all fields of a stored finding; otherwise it is a scanner's report
     has_id: bool  # whether the file names the id of the finding to restore
     record: FindingRecord
+    address: str | None = None  # of the repository that is the source; None: another source
+    path: str = ""
+    report_key: str = ""  # type and the tool's own fingerprint of a report without a credential
 
 
 class RecordBuilder:
@@ -86,7 +89,16 @@ class RecordBuilder:
             imported = self._add_place(_validate(where, fields))
             restores = self._restores(imported)
             record = self._build(where, imported, restores=restores)
-            yield ImportRecord(where, restores, restores and imported.id is not None, record)
+            address = None if restores or imported.source_type in SERVED_TYPES else _source_of(imported)
+            yield ImportRecord(
+                where,
+                restores,
+                restores and imported.id is not None,
+                record,
+                address,
+                _path_of(imported),
+                _report_key(imported),
+            )
         progress(bytes_read)
 
     def _restores(self, imported: ImportedFinding) -> bool:
@@ -105,7 +117,7 @@ class RecordBuilder:
             # The report itself is the source, so that importing it again updates the same findings.
             source = self.format.value
             self.unplaced += 1
-        path = urlsplit(imported.source_url or "").path if imported.file_path is None else imported.file_path
+        path = _path_of(imported)
         hit = None if restores else self._recognise(imported)
         finding_id = self._choose_id(imported, source, path, restores=restores)
         finding = self._build_finding(imported, finding_id)
@@ -164,9 +176,7 @@ class RecordBuilder:
             return imported.legacy_id
         if imported.secret is not None or (restores and self.format is ImportFormat.OUTCROP):
             return uuid4()
-        fingerprint = imported.fingerprint or f"{imported.matched_text}:{imported.line_number}"
-        place = (str(self.account_id), source or "", path, imported.pattern.secret_type, fingerprint)
-        return uuid5(_NAMESPACE, "\0".join(place))
+        return report_id(self.account_id, source or "", path, _report_key(imported))
 
     def _add_secret(
         self, record: FindingRecord, value: str, source: str | None, path: str, hit: Hit | None
@@ -189,8 +199,16 @@ class RecordBuilder:
             fingerprint=fingerprint,
             identity=None if source is None else identity(source, path, fingerprint),
             secret_box=box,
+            source_path=self._seal_path(path, secret, finding.id),
             verdict_key=self.keys.compute_verdict_key(fingerprint, parts),
         )
+
+    def _seal_path(self, path: str, secret: Secret, finding_id: UUID) -> bytes:
+        """Return the path as scans store it, encrypted if it contains the credential."""
+        raw = path.encode("utf-8", "surrogateescape")
+        if reveal(secret) not in path and MASK not in path:
+            return PLAIN_PATH + raw
+        return SEALED_PATH + self.keys.seal(Secret(raw.decode("latin-1")), self.account_id, finding_id)
 
     def _build_finding(self, imported: ImportedFinding, finding_id: UUID) -> Finding:
         """Return the imported finding with defaults for missing times; the credential is not masked yet."""
@@ -212,6 +230,22 @@ class RecordBuilder:
             resolution_note=None if is_open else cut_note(imported.resolution_note),
             resolution_evidence=resolution,
         )
+
+
+def report_id(account_id: int, source: str, path: str, report_key: str) -> UUID:
+    """Return the id of a reported finding without a credential."""
+    return uuid5(_NAMESPACE, "\0".join((str(account_id), source, path, report_key)))
+
+
+def _report_key(imported: ImportedFinding) -> str:
+    """Return what identifies a report without a credential at its place: type and tool's fingerprint."""
+    fingerprint = imported.fingerprint or f"{imported.matched_text}:{imported.line_number}"
+    return f"{imported.pattern.secret_type}\0{fingerprint}"
+
+
+def _path_of(imported: ImportedFinding) -> str:
+    """Return the path that identifies the place of a finding in its source."""
+    return urlsplit(imported.source_url or "").path if imported.file_path is None else imported.file_path
 
 
 def _source_of(imported: ImportedFinding) -> str | None:

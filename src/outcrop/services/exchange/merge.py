@@ -16,6 +16,7 @@ from outcrop.domain.finding import MAX_LINES, Finding, Validation
 from outcrop.domain.secret import is_password
 from outcrop.services.exchange.formats import RecordError
 from outcrop.services.exchange.import_records import ImportRecord, mask_finding
+from outcrop.services.exchange.place_records import place_records
 from outcrop.services.exchange.report_score import score_report
 from outcrop.store import audit
 from outcrop.store.db import Connection
@@ -34,6 +35,7 @@ async def merge_with_stored(
 
     Findings that a report does not change are left out. Changed ones are locked before they are read.
     """
+    batch = await place_records(db, account_id, batch)
     ids = await _select_ids(db, account_id, batch)
     boxes = await _select_boxes(db, account_id, batch)
     stored = await _select_reported(db, account_id, batch, ids)

@@ -25,6 +25,7 @@ from outcrop.domain.target import is_included
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport, run_periodically
 from outcrop.services.pipeline.fence import write_transaction
 from outcrop.services.pipeline.github_access import open_github
+from outcrop.services.pipeline.join_sources import is_clone
 from outcrop.services.pipeline.masking import SecretMasker
 from outcrop.services.pipeline.record import (
     DetectedSecret,
@@ -109,9 +110,17 @@ async def scan_repository(
         return  # a single commit shows nothing about findings at other places
     present, absent = _split_undetected(key, source, stored, result, detected)
     await _keep_present(context, key, present)
-    if result.is_complete and not outdated:
+    if _may_resolve(source, result, is_outdated=outdated is not None):
         await _resolve_gone(context, key, source, token, absent, same_rules=last.continued is not None)
         await _save_scan(context, key, source, last.rules_id, result)
+
+
+def _may_resolve(source: ScanSource, result: JobResult, *, is_outdated: bool) -> bool:
+    """Whether the scan shows what is gone, and the next scan can continue it.
+
+    A clone on this machine may lack commits of the source, or have others.
+    """
+    return result.is_complete and not is_outdated and not is_clone(source)
 
 
 # --- continuing the last scan
@@ -120,8 +129,10 @@ async def scan_repository(
 async def _load_last_scan(context: RunContext, key: SourceKey, source: ScanSource) -> _LastScan:
     """Load the state of the source's last complete scan, and compare it with this scan's rules and source.
 
-    Nothing is continued before the first complete scan.
+    Nothing is continued before the first complete scan, or by a clone, whose commits are others.
     """
+    if is_clone(source):
+        return _LastScan(None, None, _rules_id(context, source), None)
     async with context.pool.connection() as db:
         saved = await sources.select_checkpoint(db, key.account_id, key.source)
     rules_id = _rules_id(context, source)
@@ -325,7 +336,7 @@ def _coverage(source: ScanSource, result: JobResult) -> ScanCoverage:
     """
     if source.kind == "commit":
         return ScanCoverage.SINGLE_COMMIT
-    return ScanCoverage.COMPLETE if result.is_complete else ScanCoverage.PARTIAL
+    return ScanCoverage.COMPLETE if result.is_complete and not is_clone(source) else ScanCoverage.PARTIAL
 
 
 def _detected_secrets(source: ScanSource, result: JobResult) -> list[DetectedSecret]:
@@ -426,6 +437,8 @@ async def _resolve_gone(
     for stored in absent:
         if stored.finding.status not in OPEN_STATUSES or not (stored.box is not None or same_rules):
             continue
+        if stored.box is None and stored.last_scan_id is None:
+            continue  # only a report has seen it, and its value is not known
         commit = stored.finding.commit
         if commit not in is_deleted:
             is_deleted[commit] = await _is_commit_deleted(github, source, commit)

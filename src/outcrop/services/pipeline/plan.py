@@ -18,6 +18,7 @@ from outcrop.services.pipeline.context import ACTOR, MAX_ATTEMPTS, RunContext, S
 from outcrop.services.pipeline.enqueue import enqueue_source
 from outcrop.services.pipeline.fence import OutdatedScanError, send_heartbeats, write_transaction
 from outcrop.services.pipeline.github_access import load_credential, open_github
+from outcrop.services.pipeline.join_sources import identify_sources
 from outcrop.sources.hosts.github_api import GitHubError
 from outcrop.sources.resolve_target import ScanSource, resolve_target
 from outcrop.store import audit
@@ -92,7 +93,8 @@ async def _add_sources(
 ) -> list[str]:
     """Store sources of a run, with a job for each new one if `deferred`; return the names of the new ones."""
     async with context.pool.connection() as db, db.transaction():
-        specs = [(source.source, asdict(source)) for source in batch]
+        named = await identify_sources(db, key.account_id, list(batch))
+        specs = [(source.source, asdict(source)) for source in named]
         added = await scan_sources.add_sources(db, key.account_id, key.scan_id, specs)
         for name in added if deferred else ():
             await enqueue_source(db, key.account_id, key.scan_id, name)

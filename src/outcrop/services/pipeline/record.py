@@ -31,7 +31,7 @@ from outcrop.domain.finding import (
     mark_gone,
     mark_seen,
 )
-from outcrop.domain.place import SERVED_TYPES, identity
+from outcrop.domain.place import PLAIN_PATH, SEALED_PATH, SERVED_TYPES, identity
 from outcrop.domain.release import format_release
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
@@ -60,7 +60,6 @@ from outcrop.store.runs import scan_sources, sources
 from outcrop.store.runs.sources import LockedFinding, SourceCheckpoint, StoredFinding
 
 _MAX_AUTHOR = 512  # characters that are stored
-_PLAIN_PATH, _SEALED_PATH = b"\0", b"\1"  # first byte of a stored path
 
 
 class ScanCoverage(Enum):
@@ -505,14 +504,14 @@ def _seal_path(recording: _Recording, finding_id: UUID, secret: DetectedSecret) 
         and MASK not in secret.file_path
         and all(recording.masker.mask(text) == text for text in _texts(secret)[:2])
     ):
-        return _PLAIN_PATH + secret.path
+        return PLAIN_PATH + secret.path
     path = Secret(secret.path.decode("latin-1"))
-    return _SEALED_PATH + recording.context.keys.seal(path, recording.key.account_id, finding_id)
+    return SEALED_PATH + recording.context.keys.seal(path, recording.key.account_id, finding_id)
 
 
 def open_path(context: RunContext, key: SourceKey, stored: StoredFinding) -> bytes:
     """Return the unmasked path of a stored finding, decrypted if it is stored encrypted."""
-    if stored.path[:1] != _SEALED_PATH:
+    if stored.path[:1] != SEALED_PATH:
         return stored.path[1:]
     path = context.keys.open(stored.path[1:], key.account_id, stored.finding.id, mask_all=True)
     return reveal(path).encode("latin-1")

@@ -12,6 +12,7 @@ from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext, SourceKe
 from outcrop.services.pipeline.fence import OutdatedScanError, hold_source
 from outcrop.services.pipeline.git_source import scan_repository
 from outcrop.services.pipeline.github_access import load_credential
+from outcrop.services.pipeline.join_sources import claim_aliases
 from outcrop.services.pipeline.plan import (
     TOO_MANY_ATTEMPTS,
     SourceClaim,
@@ -69,6 +70,7 @@ async def _scan(
     try:
         if claimed.attempts <= MAX_ATTEMPTS:
             token = await load_credential(context, key.account_id, claimed.run.target_id)
+            await claim_aliases(context, key, source)
             scan = scan_site if source.kind == "site" else scan_repository
             await scan(context, key, source, token, report)
             return None

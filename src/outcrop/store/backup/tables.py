@@ -23,6 +23,8 @@ TABLES = (
     "rollup_deltas",
     "targets",
     "sources",
+    "source_names",
+    "source_aliases",
     "etags",
     "scans",
     "scan_sources",

@@ -209,6 +209,15 @@ async def erase_secrets(db: Connection, *, closed_before: datetime | None, limit
     return [account_id for (account_id,) in await cursor.fetchall()]
 
 
+async def select_existing(db: Connection, account_id: int, finding_ids: Sequence[UUID]) -> list[UUID]:
+    """Return those of the ids that findings have."""
+    cursor = await db.execute(
+        f"SELECT id FROM findings WHERE {rows.OF_ACCOUNT} AND {rows.one_of('id')}".encode(),
+        [account_id, list(finding_ids)],
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
 async def select_ids_by_identity(
     db: Connection, account_id: int, identities: Sequence[bytes]
 ) -> dict[bytes, UUID]:
