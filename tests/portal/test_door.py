@@ -288,12 +288,12 @@ def test_what_is_not_there_in_time_is_reported_to_a_person_and_to_a_program(
             for accept in ("text/html", "application/json")
         ]
         page, reported = (item.result() for item in asked)
-    assert (page.status_code, reported.status_code) == (500, 500)
-    assert "took too long" in page.text
+    assert (page.status_code, reported.status_code) == (503, 503)
+    assert "Busy" in page.text
     assert page.text.startswith("<!doctype html>")
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
     assert page.headers["Cache-Control"] == "no-store"
-    assert reported.json()["error"] == "internal_error"
+    assert reported.json()["error"] == "busy"
     ids = {answer.headers["X-Request-Id"] for answer in (page, reported)}
     assert ids == {entry["request_id"] for entry in logs if entry["event"] == "request_timed_out"}
 

@@ -108,7 +108,13 @@ def test_a_report_sets_place_and_time_of_a_finding_and_nothing_else(backend: Bac
         validation_status="unvalidated",
     )
     assert import_report(backend, tenant, as_lines(changed)) == ImportSummary(1, 0, 1)
-    place = {"line_number": 77, "commit": "fedc" * 10, "author": "Jo <jo@example.com>", "committed_at": None}
+    place = {
+        "line_number": 77,
+        "lines": [77],
+        "commit": "fedc" * 10,
+        "author": "Jo <jo@example.com>",
+        "committed_at": None,
+    }
     assert without_computed(only_finding(tenant)) == without_computed(
         before | {"last_seen_at": LATER} | place
     )

@@ -21,6 +21,7 @@ EXAMPLES = {  # other values than those of `make_line`, by column or else by typ
     "uuid": "gen_random_uuid()",
     "text": "'other'",
     "int4": "987",
+    "int4[]": "'{987, 988}'",
     "float8": "12.25",
     "bool": "true",
     "timestamptz": "'2026-03-03T03:03:03Z'",

@@ -17,6 +17,7 @@ import pytest
 
 from outcrop.domain.clock import now
 from outcrop.domain.finding import Confidence, Finding, SourceType, Status, Validation, Visibility
+from outcrop.domain.paging import FindingQuery
 from outcrop.runtime import prepare_database
 from outcrop.settings import Settings
 from outcrop.store import db as database
@@ -24,7 +25,7 @@ from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, scores, table, verdicts
 from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
-from outcrop.store.runs import sources
+from outcrop.store.runs import source_names, sources
 from tests.conftest import SECRET_KEY
 from tests.structure.readability import python_files
 from tests.support.backend import Backend
@@ -36,8 +37,8 @@ ROWS, BATCH = 100_000, 100
 LIMIT = 30 * BATCH  # rows that one statement may read, with its triggers, in all tables together
 PREPARED_AFTER = 12  # executions after which psycopg and the server keep a plan
 LARGE_TABLES = ("findings", "finding_search", "finding_services", "occurrences", "verdicts")
-# Functions that count the findings of a part of an account.
-OF_A_PART = {"findings/rollups.find_score_buckets"}
+# Functions that count the findings of a part of an account, and one that names each row by its primary key.
+OF_A_PART = {"findings/rollups.find_score_buckets", "runs/source_names.join_findings"}
 _READS_LARGE = re.compile(rf"\b(FROM|JOIN|UPDATE|INTO)\s+({'|'.join(LARGE_TABLES)})\b")
 
 
@@ -127,6 +128,14 @@ STATEMENTS: dict[str, Callable[[Connection, _Batch], Awaitable[object]]] = {
     "findings/table.was_sighted_since": lambda db, b: table.was_sighted_since(
         db, b.account_id, _ids(b)[0], now() - timedelta(days=1)
     ),
+    "findings/table.select_existing": lambda db, b: table.select_existing(db, b.account_id, _ids(b)),
+    "findings/table.select_statuses": lambda db, b: table.select_statuses(db, b.account_id, _ids(b)),
+    "findings/table.lock_matching": lambda db, b: table.lock_matching(
+        db, b.account_id, _ids(b), FindingQuery(status=Status.ACTIVE)
+    ),
+    "findings/verdicts.select_unvalidated": lambda db, b: verdicts.select_unvalidated(
+        db, b.account_id, _ids(b)
+    ),
     "findings/scores.rescore": lambda db, b: scores.rescore(
         db, b.account_id, _ids(b), lambda finding, detail, _: (finding, detail | {"version": 4})
     ),
@@ -158,6 +167,9 @@ STATEMENTS: dict[str, Callable[[Connection, _Batch], Awaitable[object]]] = {
     ),
     "runs/sources.mark_unchanged_seen": lambda db, b: sources.mark_unchanged_seen(
         db, b.account_id, "source 1", last=_RUN, scan_id=_RUN, now=now()
+    ),
+    "runs/source_names.move_findings": lambda db, b: source_names.move_findings(
+        db, b.account_id, "source 2", list(zip(_ids(b), b.keys, strict=True))
     ),
 }
 

@@ -274,7 +274,10 @@ def _finding(row: tuple[Any, ...]) -> Finding:
     *plain, name, secret_type, auto_resolved, resolved_by = row
     evidence = None if auto_resolved is None else Resolution(auto_resolved, resolved_by)
     return Finding(
-        **dict(zip(_PLAIN, plain, strict=True)),
+        **{
+            field: tuple(value) if isinstance(value, list) else value
+            for field, value in zip(_PLAIN, plain, strict=True)
+        },
         pattern=CredentialPattern(name, secret_type),
         resolution_evidence=evidence,
     )

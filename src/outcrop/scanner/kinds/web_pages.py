@@ -17,6 +17,7 @@ _FORGERY_WORDS = re.compile(
 _PAGE_NAMES = re.compile(
     rb"(?i)(?:csrf|xsrf|authenticity|nonce|verificationtoken|formkey|form_build_id)[^<>\n]{0,120}$"
 )
+_SECRET_WORDS = re.compile(r"(?i)pass|pwd|secret|private|credential")
 _SCRIPT_NONCE = re.compile(rb"(?i)<(?:script|style|link)\b[^<>]{0,300}\bnonce=[\"']?$")
 _LINK = re.compile(rb"(?i)https?:(?:\\?/){2}[^\s\"'<>]{1,380}[?&;][\w.\[\]-]{1,40}=$")
 _SIGNED_PARAMETER = re.compile(
@@ -40,10 +41,16 @@ def is_page_token(sample: Sample) -> bool:
 
 
 def is_in_saved_page(sample: Sample) -> bool:
-    """Whether the value is in a complete HTML page, has no form of an issuer and is not a password."""
-    if not sample.is_in_html or "pass" in sample.name.lower():
+    """Whether the value is in a complete HTML page and was found by a name that names no secret.
+
+    A token of a known issuer in a page is a leak: whoever opens the page has it. Only JWTs are issued to
+    everybody who opens it.
+    """
+    if not sample.is_in_html:
         return False
-    return not sample.has_prefix or sample.rule_id == "jwt"
+    if sample.rule_id == "jwt":
+        return True
+    return sample.is_generic and _SECRET_WORDS.search(sample.name) is None
 
 
 def is_in_signed_link(sample: Sample) -> bool:
