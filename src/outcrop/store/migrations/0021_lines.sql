@@ -26,7 +26,7 @@ CREATE TRIGGER findings_set_updated BEFORE UPDATE ON findings FOR EACH ROW WHEN 
 
 CREATE INDEX findings_context ON findings (account_id, context, composite_score, id) INCLUDE (facet, first_seen_at)
     WHERE context IS NOT NULL;
--- Counts by attribute as in 0018, and by context (kind 19). No finding has a context yet.
+-- Counts by attribute as in 0018, and by context (kind 19).
 CREATE FUNCTION attribute_cells(facet smallint, visibility text, rule text, repo text, author text, scan uuid, updated timestamptz, context text)
 RETURNS TABLE (kind smallint, service text, bucket integer, facet smallint) LANGUAGE sql IMMUTABLE AS $$
     SELECT v.kind::smallint, v.value, 0, $1
@@ -62,3 +62,7 @@ BEGIN
         format('SELECT %s, 1 AS n %s UNION ALL SELECT %s, -1 %s', format(columns, 'n'), differ, format(columns, 'o'), differ)));
     EXECUTE format(body, 'attributes_deleted', format(counted, format('SELECT %s, -1 AS n FROM old_rows r', format(columns, 'r'))));
 END $do$;
+
+INSERT INTO rollups
+    SELECT account_id, 19, context, 0, facet, count(*) FROM findings WHERE context IS NOT NULL
+    GROUP BY account_id, context, facet;
