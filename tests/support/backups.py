@@ -90,7 +90,9 @@ def schema_objects(url: str) -> set[tuple[str, ...]]:
             "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint "
             "WHERE conrelid <> 0"
         ),
-        "SELECT 'trigger', pg_get_triggerdef(oid), tgenabled::text FROM pg_trigger WHERE NOT tgisinternal",
+        # Without parentheses: the server prints those of a long OR in another way after it was created again.
+        """SELECT 'trigger', translate(pg_get_triggerdef(oid), '()', ''), tgenabled::text
+           FROM pg_trigger WHERE NOT tgisinternal""",
         """SELECT 'function', pg_get_functiondef(p.oid) FROM pg_proc p
            WHERE pronamespace = 'public'::regnamespace AND prokind = 'f'
              AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')""",
