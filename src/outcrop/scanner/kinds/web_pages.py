@@ -43,7 +43,7 @@ def is_page_token(sample: Sample) -> bool:
 def is_in_saved_page(sample: Sample) -> bool:
     """Whether the value is in a complete HTML page and was found by a name that names no secret.
 
-    A token of a known issuer in a page is a leak: whoever opens the page has it. Only JWTs are issued to
+    A token of a known issuer in a page is a leak: everybody can read it. Only JWTs are issued to
     everybody who opens it.
     """
     if not sample.is_in_html:
