@@ -242,8 +242,8 @@ class TestFindings:
         ran = look()
         assert ran.code == 0
         assert ran.out.splitlines()[-3:] == [
-            "4 findings in 2 files, 0.0 MB",
-            "generic_password: 0 high, 2 medium, 0 low",
+            "5 findings in 2 files, 0.0 MB",
+            "generic_password: 0 high, 2 medium, 1 low",
             "github_pat_classic: 1 high, 0 medium, 1 low",
         ]
         assert "a.env:2: generic_password (medium) ********" in ran.out.splitlines()
