@@ -217,7 +217,7 @@ def test_search_as_you_type_has_an_address_that_can_be_shared_and_saved(
     expect(page.locator(".row[data-id]")).to_have_count(1)
     assert page.url.endswith("/findings?q=file1.py")
     page.get_by_label("Search").fill("")
-    page.get_by_label("Check").select_option("invalid")
+    page.get_by_label("Validity").select_option("invalid")
     expect(page.locator(".row[data-id]")).to_have_count(8)
     assert page.url.endswith("/findings?validation=invalid")
     page.get_by_text("Save this view").click()
@@ -256,7 +256,7 @@ def test_one_finding_is_read_and_closed_with_a_note_and_reopened(
 def test_a_key_is_made_shown_once_used_and_revoked(tenant: Tenant, stage: Backend, seat: Seat) -> None:
     page = seat.open("/profile/keys")
     page.get_by_label("Name").fill("my script")
-    page.get_by_role("button", name="Create the key").click()
+    page.get_by_role("button", name="Create key").click()
     key = page.locator("#new-key").inner_text()
     client = stage.client(key)
     assert client.get("/api/v1/findings").status_code == 200
@@ -349,12 +349,12 @@ def test_the_second_factor_is_switched_on_and_asked_for(stage: Backend, browser:
     import pyotp  # noqa: PLC0415
 
     page = seat.open("/profile/security")
-    page.get_by_label("Your password").fill(PASSWORD)
+    page.get_by_label("Current password").nth(1).fill(PASSWORD)
     page.get_by_role("button", name="Set it up").click()
     secret = page.locator("code.break").inner_text()
     expect(page.locator(".qr svg")).to_be_visible()
     page.get_by_label("Code").fill(pyotp.TOTP(secret).now())
-    page.get_by_role("button", name="Turn on").click()
+    page.get_by_role("button", name="Confirm").click()
     recovery = page.locator("#recovery").inner_text().split()
     assert len(recovery) == 10
     context = browser.new_context()
@@ -467,6 +467,7 @@ ALL_PAGES = [
     *(
         "/profile/team",
         "/profile/security",
+        "/profile/display",
         "/profile/plan",
         "/profile/audit",
         "/profile/export",

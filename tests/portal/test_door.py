@@ -36,7 +36,7 @@ PAGES = [
         "/profile/webhook",
         "/profile/team",
     ),
-    *("/profile/security", "/profile/plan", "/profile/audit", "/profile/export"),
+    *("/profile/security", "/profile/display", "/profile/plan", "/profile/audit", "/profile/export"),
 ]
 FORMS = [
     *(
@@ -54,7 +54,7 @@ FORMS = [
         "/profile/security/password",
         "/profile/security/totp",
     ),
-    *("/profile/security/sessions/end",),
+    *("/profile/security/sessions/end", "/profile/display"),
 ]
 
 

@@ -38,6 +38,7 @@ PAGES = [
     *(
         "/profile/team",
         "/profile/security",
+        "/profile/display",
         "/profile/plan",
         "/profile/audit",
         "/profile/export",

@@ -60,7 +60,7 @@ class Permission(StrEnum):
     AUDIT = "audit"  # read the audit trail
     MEMBERS = "members"  # invite members, and remove members with a lower role
     OWNERS = "owners"  # appoint and remove owners
-    PLAN = "plan"  # see and change the plan
+    PLAN = "plan"  # nothing yet: only the operator changes the plan
 
 
 _MEMBER = frozenset({Permission.READ, Permission.TRIAGE, Permission.SCAN})

@@ -5,6 +5,8 @@ from datetime import date
 
 from markupsafe import Markup
 
+from outcrop.portal.labels import score as score_text
+
 _WIDTH, _HEIGHT, _FLOOR = 720, 150, 128
 
 
@@ -57,8 +59,8 @@ def ring(score: float, kind: str) -> Markup:
     """Draw a score as a number inside a partly filled ring."""
     around = 2 * 3.14159265 * 42
     return Markup(
-        '<svg class="ring {kind}" viewBox="0 0 100 100" role="img" aria-label="Score {score:.0f} of 100">'
+        '<svg class="ring {kind}" viewBox="0 0 100 100" role="img" aria-label="Score {text} of 100">'
         '<circle class="track" cx="50" cy="50" r="42"/><circle class="value" cx="50" cy="50" r="42" '
         'stroke-dasharray="{part:.1f} {around:.1f}" transform="rotate(-90 50 50)"/>'
-        '<text x="50" y="58" text-anchor="middle">{score:.0f}</text></svg>'
-    ).format(kind=kind, score=score, part=around * score / 100, around=around)
+        '<text x="50" y="58" text-anchor="middle">{text}</text></svg>'
+    ).format(kind=kind, text=score_text(score), part=around * score / 100, around=around)

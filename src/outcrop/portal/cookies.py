@@ -1,8 +1,11 @@
-"""Cookies: session, known browser, form token before signing in, flash message, keyboard shortcuts."""
+"""Cookies: session, known browser, form token before signing in, flash message, display, keyboard."""
 
 import hashlib
 import hmac
+from datetime import UTC, tzinfo
+from functools import cache
 from urllib.parse import quote, unquote
+from zoneinfo import ZoneInfo, available_timezones
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,6 +14,8 @@ _LIFETIME = 30 * 86_400
 _FLASH_LENGTH = 300
 _MAX_LIFETIME = 400 * 86_400  # browsers keep no cookie longer
 _OFF = "off"
+THEMES = ("light", "dark")  # without this cookie the theme is that of the system
+_LOCAL_ZONE = "outcrop_local_zone"  # the script of the page writes it: the browser's time zone
 REFUSED = "!"  # first character of a flash message about something that was not done
 
 
@@ -24,10 +29,16 @@ class Cookies:
     def __init__(self, *, secure: bool) -> None:
         self._secure = secure
         prefix = "__Host-" if secure else ""
-        names = ("session", "browser", "before", "flash", "keys")
-        self._session, self._browser, self._before, self._flash, self._keys = (
-            f"{prefix}outcrop_{name}" for name in names
-        )
+        names = ("session", "browser", "before", "flash", "keys", "theme", "zone")
+        (
+            self._session,
+            self._browser,
+            self._before,
+            self._flash,
+            self._keys,
+            self._theme,
+            self._zone,
+        ) = (f"{prefix}outcrop_{name}" for name in names)
 
     def session(self, request: Request) -> str | None:
         return request.cookies.get(self._session)
@@ -73,6 +84,29 @@ class Cookies:
         else:
             self._set(response, self._keys, _OFF, _MAX_LIFETIME)
 
+    def theme(self, request: Request) -> str | None:
+        """Return the theme that was chosen in this browser; None for that of the system."""
+        text = request.cookies.get(self._theme)
+        return text if text in THEMES else None
+
+    def chosen_zone(self, request: Request) -> str | None:
+        """Return the time zone that was chosen in this browser; None for the browser's own."""
+        text = request.cookies.get(self._zone)
+        return text if text in zone_names() else None
+
+    def zone(self, request: Request) -> tzinfo:
+        """Return the time zone of times and day filters: the chosen one, or the browser's, or UTC."""
+        local = unquote(request.cookies.get(_LOCAL_ZONE, ""))
+        return ZoneInfo(name) if (name := self.chosen_zone(request) or local) in zone_names() else UTC
+
+    def set_display(self, response: Response, *, theme: str | None, zone: str | None) -> None:
+        """Store a theme and a time zone; with None, delete the stored one."""
+        for name, value in ((self._theme, theme), (self._zone, zone)):
+            if value is None:
+                self._delete(response, name)
+            else:
+                self._set(response, name, value, _MAX_LIFETIME)
+
     @staticmethod
     def same(token: str, expected: str) -> bool:
         """Compare two tokens in constant time."""
@@ -85,6 +119,13 @@ class Cookies:
 
     def _delete(self, response: Response, name: str) -> None:
         response.delete_cookie(name, path="/", secure=self._secure, httponly=True, samesite="lax")
+
+
+@cache
+def zone_names() -> frozenset[str]:
+    """Return the names of the time zones that this machine knows; UTC is always among them."""
+    areas = ("Africa/", "America/", "Asia/", "Atlantic/", "Australia/", "Europe/", "Indian/", "Pacific/")
+    return frozenset({"UTC", *(name for name in available_timezones() if name.startswith(areas))})
 
 
 def csrf_of(token: str) -> str:

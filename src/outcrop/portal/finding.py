@@ -15,6 +15,7 @@ from outcrop.domain.finding import (
     TriageResult,
     transition_outcome,
 )
+from outcrop.portal.check_state import describe_check
 from outcrop.portal.findings import DONE, read_note
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import findings
@@ -29,12 +30,17 @@ async def _page(request: PortalRequest, error: OutcropError | None = None) -> Re
     """Render the finding; after a rejected form with the error and the typed note."""
     db, account_id, id_ = request.db, request.account_id, request.id("id")
     finding, reasons = await findings.explain_finding(db, account_id, id_)
+    history = await findings.list_history(db, account_id, id_)
+    check = describe_check(finding, history, request.now)
+    if request.http.headers.get("x-part") == "list":  # the script waits for the end of a check
+        return request.render("finding_check.html", finding=finding, check=check)
     values: dict[str, Any] = {
         "finding": finding,
         "reasons": reasons,
         "advice": await findings.get_advice(db, account_id, finding, request.context.own_rules),
         "excerpt": await findings.get_excerpt(db, request.keys, account_id, id_),
-        "history": await findings.list_history(db, account_id, id_),
+        "history": history,
+        "check": check,
         "others": await findings.list_other_places(db, account_id, id_),
         "possible": _allowed_actions(finding.status),
         "note_length": NOTE_LENGTH,
@@ -90,7 +96,7 @@ async def validate(request: PortalRequest) -> Response:
         )
     except BadInputError as error:  # raised before anything is written
         return await _page(request, error)
-    return request.redirect(f"/findings/{id_}", "Validation has started. Reload this page in a moment.")
+    return request.redirect(f"/findings/{id_}", "The check has started.")
 
 
 ROUTES = [

@@ -38,7 +38,7 @@ DONE = {
 
 
 async def show_findings(request: PortalRequest) -> Response:
-    view = read_view(request.http.query_params)
+    view = read_view(request.http.query_params, request.zone)
     page = await findings.list_findings(request.db, request.account_id, view.query)
     # While the user types, the script of the page requests the list alone.
     if request.http.headers.get("x-part") == "list":
@@ -144,7 +144,7 @@ async def save_view(request: PortalRequest) -> Response:
                 now=request.now,
             )
     except BadInputError as error:
-        view = read_view(dict(parse_qsl(address)))
+        view = read_view(dict(parse_qsl(address)), request.zone)
         page = await findings.list_findings(request.db, request.account_id, view.query)
         saved = await views.list_views(request.db, request.signed.account)
         return request.reject(

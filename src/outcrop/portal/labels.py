@@ -1,7 +1,17 @@
 """Labels of statuses, kinds, options and actions, as the portal shows them."""
 
+from math import floor
+
 from outcrop.domain.account import Plan, Role
-from outcrop.domain.finding import FindingContext, SourceType, Status, Validation, Visibility
+from outcrop.domain.finding import (
+    FindingContext,
+    Severity,
+    SourceType,
+    Status,
+    Validation,
+    Visibility,
+    severity_of,
+)
 from outcrop.domain.scan import ScanStatus
 from outcrop.domain.target import Schedule, TargetKind
 
@@ -22,9 +32,15 @@ VALIDATION = {
 SOURCE = {
     SourceType.REPO: "Repository",
     SourceType.GIST: "Gist",
-    SourceType.COMMIT: "History",
+    SourceType.COMMIT: "Git history",
     SourceType.ENDPOINT: "Web endpoint",
     SourceType.JS_BUNDLE: "JavaScript bundle",
+}
+SEVERITY = {
+    Severity.CRITICAL: "Critical",
+    Severity.HIGH: "High",
+    Severity.MEDIUM: "Medium",
+    Severity.LOW: "Low",
 }
 CONTEXT = {
     FindingContext.PRODUCTION: "Production",
@@ -87,7 +103,7 @@ ACTION = {
     "finding.merge": "Merged with another finding",
     "finding.stale": "Not seen for a long time",
     "finding.validate": "Checked",
-    "finding.revalidate": "Validation requested",
+    "finding.revalidate": "Check requested",
 }
 
 
@@ -105,7 +121,15 @@ REASON = {
 
 def level(score: float) -> str:
     """Return the severity of a score."""
-    return "critical" if score >= 80 else "high" if score >= 60 else "medium" if score >= 40 else "low"
+    return severity_of(score).value
+
+
+def score(value: float) -> str:
+    """Return a score as text, cut to one digit after the point.
+
+    A score that is below a limit is never shown as the limit.
+    """
+    return f"{floor(value * 10) / 10:g}"
 
 
 def browser(agent: str) -> str:

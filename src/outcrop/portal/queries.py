@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from typing import TypeVar
 
@@ -45,8 +45,11 @@ class ListView:
         return self.values.get("status", Status.ACTIVE)
 
 
-def read_view(parameters: Mapping[str, str]) -> ListView:
-    """Parse a view. An invalid value is reported and ignored, so that an old address still works."""
+def read_view(parameters: Mapping[str, str], zone: tzinfo = UTC) -> ListView:
+    """Parse a view; its days are those of `zone`.
+
+    An invalid value is reported and ignored, so that an old address still works.
+    """
     values = {
         name: parameters[name].strip()
         for name in NAMES
@@ -77,8 +80,8 @@ def read_view(parameters: Mapping[str, str]) -> ListView:
         context=choice(FindingContext, "context"),
         service=values.get("service"),
         min_score=_number(values, problems),
-        seen_from=_day(values, "date_from", problems),
-        seen_before=_day_after(values, problems),
+        seen_from=read_day(values, "date_from", problems, zone),
+        seen_before=read_day(values, "date_to", problems, zone, following=True),
         terms=tuple(values.get("q", "")[:_MAX_QUERY_LENGTH].split()[:_MAX_TERMS]),
         page=whole_number(page) or 1,
         per_page=PER_PAGE,
@@ -103,23 +106,23 @@ def _number(values: dict[str, str], problems: list[str]) -> float | None:
     return None
 
 
-def _day(values: dict[str, str], name: str, problems: list[str]) -> datetime | None:
-    """Return the start of a day in UTC, or report and remove an invalid date."""
+def read_day(
+    values: dict[str, str], name: str, problems: list[str], zone: tzinfo, *, following: bool = False
+) -> datetime | None:
+    """Return the start of a day in a time zone, or of the `following` day as an exclusive bound.
+
+    An invalid date is reported and removed. None also if the calendar has no following day.
+    """
     if (text := values.get(name)) is None:
         return None
     try:
-        if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-            return datetime.combine(date.fromisoformat(text), time(), UTC)
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
+            day = date.fromisoformat(text)
+            zone = zone if 1 < day.year < 9999 else UTC  # the calendar ends there, before it does in UTC
+            return datetime.combine(day + timedelta(days=following), time(), zone)
+    except OverflowError:
+        return None
     except ValueError:
         pass
     problems.append(f"date “{values.pop(name)[:40]}”")
     return None
-
-
-def _day_after(values: dict[str, str], problems: list[str]) -> datetime | None:
-    """Return the start of the day after `date_to`, as an exclusive bound."""
-    day = _day(values, "date_to", problems)
-    try:
-        return None if day is None else day + timedelta(days=1)
-    except OverflowError:
-        return None  # `date_to` is the last day of the calendar

@@ -3,8 +3,10 @@
 import asyncio
 import gzip
 import hashlib
+import unicodedata
 from collections.abc import Callable
-from datetime import UTC, datetime
+from contextvars import ContextVar
+from datetime import UTC, datetime, tzinfo
 from importlib.resources import files
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -19,6 +21,8 @@ from outcrop.domain.account import Permission
 from outcrop.portal import charts, labels
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+_zone: ContextVar[tzinfo] = ContextVar("zone", default=UTC)  # of the page that is rendered in this context
 
 
 class _Page(HTMLResponse):
@@ -71,6 +75,9 @@ class Renderer:
         self._environment.filters |= {
             "time": time_tag,
             "day": lambda moment: moment.strftime("%-d %b %Y"),
+            "shown": shown,
+            "plain": plain,
+            "score": labels.score,
             "number": lambda value: f"{value:,}",
             "size": labels.size,
             "href": web_address,
@@ -80,7 +87,13 @@ class Renderer:
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page, which is rendered when it is sent."""
-        return _Page(lambda: self._environment.get_template(template).render(values), status)
+
+        def render() -> str:
+            request = values.get("request")
+            _zone.set(UTC if request is None else request.zone)  # the thread has its own context
+            return self._environment.get_template(template).render(values)
+
+        return _Page(render, status)
 
     def static(self, request: Request) -> Response:
         """Return a static file, compressed if the browser accepts gzip."""
@@ -95,16 +108,43 @@ class Renderer:
 
 
 def time_tag(moment: datetime | None, *, empty: str = "never") -> Markup:
-    """Return a time in UTC as HTML. The script of the page shows it in the local zone, and UTC on hover."""
+    """Return a time in the browser's zone as HTML, with UTC on hover; the script localises it."""
     if moment is None:
         return Markup('<span class="quiet">{}</span>').format(empty)
-    moment = moment.astimezone(UTC)
+    moment, zone = moment.astimezone(UTC), _zone.get()
     iso = moment.isoformat(" ", "seconds")[:19]
+    local = moment.astimezone(zone)
     # Nothing here needs escaping, and a list has fifty of these, so the text is not escaped.
     return Markup(  # noqa: S704
         f'<time datetime="{iso.replace(" ", "T")}+00:00" title="{iso} UTC">'
-        f"{moment:%-d %b %Y, %H:%M} UTC</time>"
+        f"{local:%-d %b %Y, %H:%M}{' UTC' if zone is UTC else ''}</time>"
     )
+
+
+def plain(text: str) -> str:
+    """Return foreign text with every character that prints nothing, or turns the text, as its number."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else f"\u27e8U+{ord(char):04X}\u27e9" for char in text)
+
+
+def shown(text: object, keep: str = "") -> Markup:
+    """Return foreign text as HTML that cannot change the direction of the text around it.
+
+    Characters that print nothing are shown by their numbers, except those in `keep`.
+    """
+    text = str(text)
+    if text.isprintable():
+        return Markup("<bdi>{}</bdi>").format(text)
+    pieces = [
+        escape(char)
+        if char.isprintable() or char in keep
+        else Markup('<span class="control" title="{}">{}</span>').format(
+            unicodedata.name(char, "control character").lower(), plain(char)
+        )
+        for char in text
+    ]
+    return Markup("<bdi>{}</bdi>").format(Markup("").join(pieces))
 
 
 def web_address(url: str | None) -> str | None:

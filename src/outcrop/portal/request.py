@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlsplit
@@ -80,6 +80,21 @@ class PortalRequest:
     def has_keys(self) -> bool:
         """Whether keyboard shortcuts of a single key are on in this browser."""
         return self.context.cookies.has_keys(self.http)
+
+    @property
+    def theme(self) -> str | None:
+        """Return the theme that was chosen in this browser; None for that of the system."""
+        return self.context.cookies.theme(self.http)
+
+    @property
+    def zone(self) -> tzinfo:
+        """Return the time zone of this browser, in which times are shown and day filters count."""
+        return self.context.cookies.zone(self.http)
+
+    @property
+    def chosen_zone(self) -> str | None:
+        """Return the time zone that was chosen in this browser; None for the browser's own."""
+        return self.context.cookies.chosen_zone(self.http)
 
     async def clean(self, text: str) -> MaskedText:
         """Return text typed by the user with the credentials in it masked, as it may be stored."""

@@ -30,7 +30,7 @@ class Overview:
 
     total: int
     suppressed: int
-    by_status: dict[Status, int]  # without suppressed findings
+    by_status: dict[Status, int]  # as the lists count them: the active ones without the suppressed ones
     by_validation: dict[Validation, int]  # in the active view, like the following
     by_source: dict[SourceType, int]
     by_type: tuple[tuple[str, int], ...]  # the TYPES most frequent, most frequent first
@@ -51,14 +51,16 @@ class Overview:
 async def get_overview(db: Connection, account_id: int, *, now: datetime) -> Overview:
     """Return the figures of an account. Not for use in a transaction: `select_page` starts its own."""
     counted = await counts.select_counts(db, account_id, now=now, days=DAYS)
-    shown = [cell for cell in counted.facets if not cell.suppressed]
-    active = [cell for cell in shown if cell.status is Status.ACTIVE]
+    listed = [
+        cell for cell in counted.facets if not (cell.suppressed and cell.status is Status.ACTIVE)
+    ]  # a list of active findings has no suppressed ones, every other list has
+    active = [cell for cell in listed if cell.status is Status.ACTIVE]
     total = sum(cell.n for cell in counted.facets)
     runs = await scans.select_page(db, account_id, type_=None, page=1, per_page=SCANS)
     return Overview(
         total=total,
-        suppressed=total - sum(cell.n for cell in shown),
-        by_status=_tally(Status, ((cell.status, cell.n) for cell in shown)),
+        suppressed=sum(cell.n for cell in counted.facets if cell.suppressed),
+        by_status=_tally(Status, ((cell.status, cell.n) for cell in listed)),
         by_validation=_tally(Validation, ((cell.validation, cell.n) for cell in active)),
         by_source=_tally(SourceType, ((cell.source_type, cell.n) for cell in active)),
         by_type=tuple(counted.types[:TYPES]),

@@ -1,12 +1,13 @@
-"""Pages of the account: API keys, webhook, team, security, plan, audit trail, export."""
+"""Pages of the account: API keys, webhook, team, security, display, plan, audit trail, export."""
 
-from outcrop.portal.profile import audit, export, keys, plan, security, team, webhook
+from outcrop.portal.profile import audit, display, export, keys, plan, security, team, webhook
 
 ROUTES = [
     *keys.ROUTES,
     *webhook.ROUTES,
     *team.ROUTES,
     *security.ROUTES,
+    *display.ROUTES,
     *plan.ROUTES,
     *audit.ROUTES,
     *export.ROUTES,

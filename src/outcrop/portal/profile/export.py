@@ -25,7 +25,7 @@ async def export(request: PortalRequest) -> Response:
     if format_ is None:
         raise NotFoundError("there is no such format")
     parameters = dict(request.http.query_params)
-    view = read_view(parameters or {"status": ALL})
+    view = read_view(parameters or {"status": ALL}, request.zone)
     if invalid := [
         *view.problems,
         *(name.replace("_", " ") for name in NAMES if "\0" in parameters.get(name, "")),

@@ -1,6 +1,6 @@
 """API keys: list, create, revoke."""
 
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
 from starlette.responses import Response
 
@@ -25,7 +25,7 @@ async def create_key(request: PortalRequest) -> Response:
             request.db,
             request.signed.account,
             name=(await request.clean(name))[:NAME_LENGTH],
-            expires_at=_expiry(request.form.get("expires")),
+            expires_at=_expiry(request.form.get("expires"), request.zone),
             by=request.email,
             member=request.email,
             now=request.now,
@@ -64,17 +64,17 @@ async def _page(
         typed=typed or {},
         now=request.now,
         limit=REQUESTS_PER_MINUTE.get(account.plan),
-        tomorrow=(request.now + timedelta(days=1)).date().isoformat(),
+        tomorrow=(request.now.astimezone(request.zone) + timedelta(days=1)).date().isoformat(),
     )
 
 
-def _expiry(text: str) -> datetime | None:
-    """Parse the last day on which a key is valid; return the end of that day."""
+def _expiry(text: str, zone: tzinfo) -> datetime | None:
+    """Parse the last day on which a key is valid; return the end of that day in a time zone."""
     if not text:
         return None
     try:
-        return datetime.combine(date.fromisoformat(text), time(23, 59, 59), UTC)
-    except ValueError:
+        return datetime.combine(date.fromisoformat(text), time(23, 59, 59), zone).astimezone(UTC)
+    except (OverflowError, ValueError):
         raise BadInputError("the last day must be a date") from None
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from starlette.responses import Response
 
-from outcrop.domain.account import Permission
+from outcrop.domain.account import WEBHOOK_PLANS, Permission
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.webhook import KEPT_DAYS
 from outcrop.portal.request import PortalRequest, get, post
@@ -61,6 +61,7 @@ async def _page(
         webhook=await webhooks.get_webhook(request.db, request.account_id),
         deliveries=await webhooks.list_deliveries(request.db, request.account_id, limit=_SHOWN),
         oldest=(request.now - timedelta(days=KEPT_DAYS)).date(),
+        has_plan=request.signed.account.plan in WEBHOOK_PLANS,
         secret=secret,
         message=message,
         typed=typed,

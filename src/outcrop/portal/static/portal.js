@@ -7,8 +7,11 @@
   const all = (what, within = document) => [...within.querySelectorAll(what)];
   const csrf = () => one("input[name=csrf]")?.value ?? "";
 
-  // Show times in the local zone; UTC stays visible on hover.
-  const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  // The server counts days in the zone of the browser, unless another one was chosen.
+  const local = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (local) document.cookie = `outcrop_local_zone=${encodeURIComponent(local)}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
+  // Show times in that zone; UTC stays visible on hover.
+  const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short", timeZone: root.dataset.zone });
   const localise = (within) => all("time[datetime]", within).forEach((time) => {
     const moment = new Date(time.dateTime);
     if (!Number.isNaN(moment.valueOf())) time.textContent = zone.format(moment);
@@ -31,16 +34,32 @@
     if (ended(answer)) { location.reload(); return null; }
     return answer.ok ? answer.text() : null;
   };
-  const show = (html) => {
+  // What a person has typed and selected in a part of the page, and how to put it into the new part.
+  const fields = (list) => all("input[name]:not([type=hidden]), textarea[name], select[name]", list);
+  const typed = (list) => fields(list).map((field) => [field.name, field.type === "checkbox" ? field.value : null, field.type === "checkbox" ? field.checked : field.value]);
+  const retype = (list, before) => before.forEach(([name, value, now]) => {
+    const field = fields(list).find((found) => found.name === name && (value === null || found.value === value));
+    if (field) { if (value === null) field.value = now; else field.checked = now; }
+  });
+  const show = (html, { keep = false } = {}) => {
     const list = one("#list");
     const aside = one(".scroll", list)?.scrollLeft ?? 0;
+    const before = keep ? typed(list) : [];
     list.innerHTML = html;  // rendered by our own server, which escapes all foreign text
+    retype(list, before);
+    count();
     const table = one(".scroll", list);
     if (table) table.scrollLeft = aside;
     localise(list);
     poll();
   };
 
+  // Nothing is replaced under the eyes of a person who has opened, focused or selected it.
+  const busyReading = () => {
+    const selection = getSelection();
+    return document.hidden || one("#list details[open]") || one("#list :focus")
+      || (!selection.isCollapsed && one("#list").contains(selection.anchorNode));
+  };
   // Refresh progress while the page is visible.
   let waiting;
   function poll() {
@@ -48,17 +67,30 @@
     const going = one("#list [data-poll]");
     if (!going) return;
     waiting = setTimeout(async () => {
-      if (document.hidden || one("#list details[open]") || one("#list :focus")) { poll(); return; }
+      if (busyReading()) { poll(); return; }
       const html = await part(location.href).catch(() => null);
-      if (html === null) poll(); else show(html);
+      if (html === null || busyReading()) { poll(); return; }  // a person may have begun to read meanwhile
+      if (one("#list[data-reloads]") && !html.includes("data-poll")) {  // other parts of the page have changed too
+        if (fields(one("main")).every((field) => field.type === "checkbox" || !field.value)) { location.reload(); return; }
+        tell("The check has ended.");
+      }
+      show(html, { keep: true });
     }, Number(going.dataset.poll));
   }
 
   // The link back from a finding leads to the last view of the list.
-  const remember = () => { if (one("#triage")) sessionStorage.setItem("list", location.pathname + location.search); };
+  const remember = () => {
+    if (!one("#triage")) return;
+    sessionStorage.setItem("list", location.pathname + location.search);
+    sessionStorage.setItem("rows", JSON.stringify(listed(document)));
+  };
+  const listed = (page) => ({
+    ids: all("#triage .row[data-id]", page).map((row) => row.dataset.id),
+    previous: one(".pager a[rel=prev]", page)?.getAttribute("href"),
+    next: one(".pager a[rel=next]", page)?.getAttribute("href"),
+  });
   const left = sessionStorage.getItem("list");
   if (left?.startsWith("/findings")) all("a[data-back]").forEach((back) => { back.setAttribute("href", left); });
-  remember();
 
   // Search as you type.
   const live = one("form[data-live]");
@@ -71,18 +103,23 @@
       }
       return `${live.getAttribute("action")}${given.size ? `?${given}` : ""}`;
     };
+    // Each change of a filter is a step for the Back button; a text that is being typed is one step.
+    let steps = false, last = null, current = location.pathname + location.search;
+    addEventListener("popstate", () => { if (location.pathname + location.search !== current) location.reload(); });
     const ask = async () => {
       asked?.abort();
       asked = new AbortController();
       const to = address();
       const html = await part(to, asked.signal).catch(() => null);
       if (html === null) return;
-      history.replaceState(null, "", to);
+      if (to !== current) history[steps ? "pushState" : "replaceState"](null, "", to);
+      steps = false;
+      current = to;
       const view = one("input[data-view]");
       if (view) view.value = new URL(to, location.href).search;
       follow(to);
+      show(html, { keep: true });
       remember();
-      show(html);
     };
     // Links that leave the list keep the view.
     const follow = (to) => {
@@ -96,7 +133,12 @@
       all("a[data-export]").forEach((a) => { a.href = link(a.dataset.export, { status: given.get("status") ?? "active" }); });
       one("[data-clear]").hidden = ![...given.keys()].some((name) => name !== "status");
     };
-    live.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(ask, 120); });
+    live.addEventListener("input", (event) => {
+      if (event.target !== last || event.target.matches("select, [type=date]")) steps = true;
+      last = event.target;
+      clearTimeout(typing);
+      typing = setTimeout(ask, 120);
+    });
     live.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(typing); ask(); });
   }
 
@@ -112,11 +154,11 @@
     if (back && document.referrer.startsWith(`${location.origin}/findings?`)) { event.preventDefault(); history.back(); }
   });
   const boxes = () => all("#triage input[name=id]");
-  const count = () => {
+  function count() {
     const marked = boxes().filter((box) => box.checked).length;
     const counter = one("[data-marked]");
     if (counter) counter.textContent = marked ? `${marked} selected` : "";
-  };
+  }
   const NONE = `Choose a finding first${root.dataset.keys === "off" ? "." : ": j and k move, Space marks."}`;
   document.addEventListener("submit", (event) => {
     if (event.target.matches("#triage") && !boxes().some((box) => box.checked)) { event.preventDefault(); tell(NONE); return; }
@@ -136,6 +178,7 @@
   const mark = (row) => {
     lit()?.classList.remove("here");
     row?.classList.add("here");
+    if (row) sessionStorage.setItem("here", row.dataset.id);
   };
   const light = (row) => {
     mark(row);
@@ -152,17 +195,17 @@
     const at = there.indexOf(lit());
     light(there[Math.min(Math.max(at < 0 ? (by > 0 ? 0 : there.length - 1) : at + by, 0), there.length - 1)]);
   };
-  const ACTIONS = { r: "resolve", x: "restrict", f: "false_positive", s: "suppress" };
+  const ACTIONS = { r: ["resolve"], x: ["restrict"], f: ["false_positive"], s: ["suppress", "unsuppress"] };
   let busy = false;
-  const triage = async (action) => {
+  const triage = async (actions) => {
     const form = one("#triage");
-    const button = form && one(`button[value=${action}]`, form);
+    const button = form && actions.map((name) => one(`button[value=${name}]`, form)).find(Boolean);
     if (!form || busy) return;
     if (!button) { tell("That cannot be done in this view."); return; }
     const marked = rows().filter((row) => one("input[name=id]", row).checked);
     const chosen = marked.length ? marked : [lit()].filter(Boolean);
     if (!chosen.length) { tell(NONE); return; }
-    const body = new URLSearchParams({ csrf: csrf(), action, note: one("input[name=note]", form)?.value ?? "" });
+    const body = new URLSearchParams({ csrf: csrf(), action: button.value, note: one("input[name=note]", form)?.value ?? "" });
     chosen.forEach((row) => body.append("id", row.dataset.id));
     busy = true;
     try {
@@ -175,7 +218,7 @@
         ?? rows().filter((row) => !chosen.includes(row)).at(-1);
       const html = await part(location.href);
       const id = next?.dataset.id;
-      if (html !== null) { show(html); light(rows().find((row) => row.dataset.id === id) ?? rows()[0]); }
+      if (html !== null) { show(html); remember(); light(rows().find((row) => row.dataset.id === id) ?? rows()[0]); }
     } catch { tell("That did not reach the server. Try again."); } finally { busy = false; }
   };
   document.addEventListener("keydown", (event) => {
@@ -186,7 +229,7 @@
     }
     if (root.dataset.keys === "off") return;  // the user has turned shortcuts off
     if (event.repeat && !"jk".includes(event.key)) return;  // ignore auto-repeat
-    const own = one(`button[data-key="${CSS.escape(event.key)}"]`);
+    const own = one(`[data-key="${CSS.escape(event.key)}"]`);
     if (own) { event.preventDefault(); own.click(); return; }
     if (!one("#triage")) return;
     const done = () => event.preventDefault();
@@ -201,6 +244,44 @@
       count();
     } else if (ACTIONS[event.key] && !event.shiftKey) { done(); triage(ACTIONS[event.key]); }
   });
+
+  // Back from a finding, the list is where it was left.
+  if (one("#triage")) {
+    const back = performance.getEntriesByType("navigation")[0]?.type === "back_forward" || document.referrer.startsWith(`${location.origin}/findings/`);
+    const row = back && rows().find((found) => found.dataset.id === sessionStorage.getItem("here"));
+    if (row) light(row);
+  }
+  // The next and the previous finding of the list that the person came from, also on its other pages.
+  const neighbours = one("[data-neighbours]");
+  if (neighbours) {
+    const id = neighbours.dataset.neighbours;
+    const { ids, previous, next } = JSON.parse(sessionStorage.getItem("rows") ?? '{"ids": []}');
+    const at = ids.indexOf(id);
+    const add = (text, key, to, page, first) => {
+      if (!to && !page) return;
+      const link = document.createElement("a");
+      link.href = to ? `/findings/${to}` : `/findings${page}`;
+      link.dataset.key = key;
+      link.append(text, " ");
+      link.append(Object.assign(document.createElement("kbd"), { textContent: key }));
+      if (!to) link.addEventListener("click", async (event) => {
+        event.preventDefault();
+        const html = await part(`/findings${page}`).catch(() => null);
+        const found = html === null ? { ids: [] } : listed(new DOMParser().parseFromString(`<div>${html}</div>`, "text/html"));
+        if (!found.ids.length) { location.href = link.href; return; }
+        sessionStorage.setItem("rows", JSON.stringify(found));
+        sessionStorage.setItem("list", `/findings${page}`);
+        location.href = `/findings/${found.ids.at(first ? 0 : -1)}`;
+      });
+      neighbours.append(link);
+    };
+    if (at >= 0) {
+      sessionStorage.setItem("here", id);
+      add("← Previous", "k", ids[at - 1], previous, false);
+      add("Next →", "j", ids[at + 1], next, true);
+      neighbours.hidden = !neighbours.children.length;
+    }
+  }
 
   // Update the `curl` commands of the reference while the user types.
   const quoted = (text) => text.replaceAll("'", "'\\''");
@@ -229,5 +310,6 @@
   const own = one("[data-address]");
   if (own) history.replaceState(null, "", own.dataset.address);
   localise(document);
+  remember();
   poll();
 })();

@@ -170,16 +170,32 @@ async def run_requested_validation(
 ) -> None:
     """Check a finding's credential for the user `by`; store the verdict with all findings of the credential.
 
-    An OutcropError is not raised: its reason is written to the audit trail.
+    The result gets an audit line, also if it is the verdict that was stored already. An OutcropError is not
+    raised: its reason is written to the audit trail.
     """
     try:
-        await _check_finding(context, account_id, finding_id, by=by)
+        async with context.pool.connection() as db:
+            before = await table.select(db, account_id, finding_id)
+        after = await _check_finding(context, account_id, finding_id, by=by)
+        if before is not None and before.validation_status is after.validation_status:
+            await _audit_same_verdict(context, account_id, after, by=by)
     except OutcropError as error:
         detail = {"reason": error.message}
         async with context.pool.connection() as db, db.transaction():
             moment = await current_time(db)
             line = audit.AuditLine(moment, by, REVALIDATE_ACTION, str(finding_id), "failed", detail)
             await audit.append(db, account_id, line)
+
+
+async def _audit_same_verdict(
+    context: ValidationContext, account_id: int, finding: Finding, *, by: str
+) -> None:
+    """Write an audit line about a check that has confirmed the stored verdict."""
+    verdict = finding.validation_status
+    detail = {"from": verdict, "to": verdict, "reason": finding.validation_detail.get("reason", "")}
+    async with context.pool.connection() as db, db.transaction():
+        line = audit.AuditLine(await current_time(db), by, "finding.validate", str(finding.id), detail=detail)
+        await audit.append(db, account_id, line)
 
 
 async def revalidate_finding(
