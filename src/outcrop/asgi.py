@@ -20,6 +20,7 @@ from outcrop.api import findings, scans
 from outcrop.api.describe import describe
 from outcrop.api.errors import HANDLERS
 from outcrop.api.middleware import RequestMiddleware
+from outcrop.api.route_names import RouteNames
 from outcrop.api.shapes import json_response
 from outcrop.api.v2 import bulk as v2_bulk
 from outcrop.api.v2 import imports as v2_imports
@@ -132,6 +133,7 @@ def create_app(
         rate_limit=rate_limit,
         cors_origins=cors_origins or [],
         timeout_page=timeout_page,
+        name_route=RouteNames([*routes, *portal.routes]).find,
         deadline=deadline,
     )
 

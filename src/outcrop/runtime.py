@@ -10,6 +10,7 @@ from itertools import count
 
 import structlog
 
+from outcrop import metrics
 from outcrop.domain.errors import OperatorError
 from outcrop.settings import Settings
 from outcrop.store import db as database
@@ -19,6 +20,7 @@ from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keyring, OperatorKey, unlock_keyring
 
 CHECK_SCHEMA_EVERY = 60.0  # seconds
+RECORD_POOL_EVERY = 1.0  # seconds
 _FIRST_RETRY_DELAY = 0.5  # seconds; doubled after each attempt to reach the database
 
 log = structlog.get_logger()
@@ -118,12 +120,26 @@ async def open_runtime(
             )
         )
         runtime = Runtime(pool, keys, url, idle_timeout)
-        watch = asyncio.create_task(_watch_schema(runtime, check_schema_every))
+        tasks = [asyncio.create_task(_watch_schema(runtime, check_schema_every))]
+        if metrics.is_recording():
+            tasks.append(asyncio.create_task(_record_pool(pool)))
         try:
             yield runtime
         finally:
-            watch.cancel()
-            await asyncio.gather(watch, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _record_pool(pool: Pool) -> None:
+    """Record every second how many connections of the pool are used, idle and not opened."""
+    while True:
+        stats = pool.get_stats()
+        size, idle = stats.get("pool_size", 0), stats.get("pool_available", 0)
+        metrics.set_pool_connections(
+            used=max(0, size - idle), idle=idle, unopened=max(0, pool.max_size - size)
+        )
+        await asyncio.sleep(RECORD_POOL_EVERY)
 
 
 async def _watch_schema(runtime: Runtime, interval: float) -> None:

@@ -74,6 +74,7 @@ class Settings(BaseSettings):
     url: str | None = None
     api_key: SecretStr | None = None
     notice: Annotated[str, Field(max_length=300)] | None = None
+    metrics_listen: str | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
@@ -130,6 +131,14 @@ class Settings(BaseSettings):
                 raise ValueError("must be a list of host:port=address:port")
         return value
 
+    @field_validator("metrics_listen")
+    @classmethod
+    def _check_metrics_listen(cls, value: str | None) -> str | None:
+        """Raise ValueError unless the text is `host:port`; an IPv6 address is in brackets."""
+        if value is not None:
+            _split_address(value)
+        return value
+
     @field_validator("webhook_ports")
     @classmethod
     def _check_ports(cls, value: list[str]) -> list[str]:
@@ -144,6 +153,11 @@ class Settings(BaseSettings):
     def allowed_webhook_ports(self) -> frozenset[int]:
         """Return the ports that webhooks may use; empty means all."""
         return frozenset(map(int, self.webhook_ports))
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Return the host and port of GET /metrics; None if it is not served."""
+        return None if self.metrics_listen is None else _split_address(self.metrics_listen)
 
     @property
     def github_host(self) -> str:
@@ -166,6 +180,16 @@ class Settings(BaseSettings):
     def secret_key_file(self) -> Path:
         """Return the file in the data folder that holds the operator's key if no setting does."""
         return self.data_dir / "secret.key"
+
+
+def _split_address(text: str) -> tuple[str, int]:
+    """Return host and port of `host:port` or `[IPv6 address]:port`; raise ValueError for another text."""
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})", text)
+    if found is None or int(found[3]) > _MAX_PORT:
+        raise ValueError("must be HOST:PORT, such as 127.0.0.1:9464 or [::1]:9464")
+    if found[1] is not None:
+        ipaddress.IPv6Address(found[1])
+    return found[1] or found[2], int(found[3])
 
 
 def is_loopback(host: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic_core import PydanticUndefined
 
+from outcrop.cli import metrics_server
 from outcrop.domain.events import EventType
 from tests.docs import inventory
 from tests.docs.inventory import FILE_SETTINGS, ROOT, SETTINGS
@@ -194,6 +195,7 @@ def test_the_table_of_portal_addresses_has_every_page_and_form_and_no_other() ->
 
 def test_no_document_names_a_route_that_does_not_exist() -> None:
     known = {*inventory.api_routes(), *inventory.api_v2_routes(), *inventory.portal_routes()}
+    known.add(("GET", metrics_server.PATH))
     paths = [re.sub(r"\\\{[^/]+\\\}", "[^/?]+", re.escape(path)) for _, path in known]
     for page, text in GUIDES.items():
         for span in code(text):

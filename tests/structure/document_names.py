@@ -20,7 +20,7 @@ DOCUMENTS = [
 _INLINE_CODE = re.compile(r"`([^`\n]+)`")
 _LINK_TARGET = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 _PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b")  # `portal/PAGE.py`: any file of the folder
-_FILE_SUFFIX = re.compile(r"\.(?:json|py|toml|sql|md|html|txt)$")
+_FILE_SUFFIX = re.compile(r"\.(?:json|py|toml|sql|md|html|txt|ya?ml|service)$")
 _MODULE_AND_NAMES = re.compile(r"`([\w/]+\.py)`: ((?:`\w+`(?:, )?)+)")
 _PATH = re.compile(r"[\w*.-]+(?:/[\w*.-]+)+/?|[\w-]+/")
 

@@ -27,10 +27,10 @@ BACKGROUND = """
     findings/rollups.fold_deltas findings/table.erase_secrets findings/scores.lock_outdated
     findings/verdicts.select_due findings/verdicts.unlock_revalidation
     imports.delete_abandoned imports.forget_keys imports.select_unqueued
-    outbox.lock_claimer outbox.unlock_claimer outbox.select_waiting_accounts outbox.save_results
+    outbox.count_waiting outbox.lock_claimer outbox.unlock_claimer outbox.select_waiting_accounts outbox.save_results
     outbox.end_abandoned_deliveries webhooks.delete_old_deliveries
     people/links.delete_expired people/sessions.delete_expired people/sign_in_attempts.delete_expired
-    runs/jobs.claim runs/jobs.is_queued runs/jobs.requeue_stalled runs/scans.claim_orphaned_runs
+    runs/jobs.claim runs/jobs.count_waiting runs/jobs.is_queued runs/jobs.requeue_stalled runs/scans.claim_orphaned_runs
     runs/scans.save_heartbeats_of_queued runs/sources.mark_stale runs/targets.lock_due
 """
 # Commands of the operator, who owns the database.

@@ -14,6 +14,7 @@ import structlog
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from outcrop import metrics
 from outcrop.api import errors
 from outcrop.api.context import SCOPE_KEY, ApiContext
 from outcrop.api.v2.context import SCOPE_KEY as V2_SCOPE_KEY
@@ -39,7 +40,7 @@ class RequestMiddleware:
     """ASGI middleware around the API and the portal.
 
     `timeout_page` returns the portal's response to a request that took too long, or None for the API's error.
-    It took too long after `deadline` seconds.
+    It took too long after `deadline` seconds. `name_route` returns the template of the route of a path.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class RequestMiddleware:
         rate_limit: int | None,
         cors_origins: list[str],
         timeout_page: Callable[[Scope, UnavailableError | None], Response | None],
+        name_route: Callable[[str], str],
         deadline: float = REQUEST_SECONDS,
     ) -> None:
         self.app = app
         self.notes = notes
         self.timeout_page = timeout_page
+        self.name_route = name_route
         self.deadline = deadline
         self.base_url = base_url
         self.https = urlsplit(base_url).scheme == "https"
@@ -66,7 +69,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = ResponseWriter(scope, send)
+        answer, path, method = ResponseWriter(scope, send), scope["path"], scope["method"]
         scope = {**scope, errors.REQUEST_ID: answer.request_id}
         if self.https and scope["scheme"] == "https":
             answer.headers.append(_HSTS)
@@ -97,6 +100,9 @@ class RequestMiddleware:
             deadline.stop()
             await answer.finish()
             answer.write_log()
+            if metrics.is_recording():
+                seconds = time.perf_counter() - answer.began
+                metrics.count_request(self.name_route(path), method, answer.status, seconds)
 
     def _time_out(self, scope: Scope, answer: "ResponseWriter", deadline: Deadline) -> None:
         """Answer a request that takes too long: 503 if the database does not answer it, otherwise 500."""
@@ -222,7 +228,7 @@ class ResponseWriter:
         self.timed_out = False
         self._method, self._path = scope["method"], _printable(scope["path"])
         self._send = send
-        self._began = time.perf_counter()
+        self.began = time.perf_counter()
         self._task = asyncio.current_task()
         self._timeout_response: asyncio.Task[None] | None = None
 
@@ -265,7 +271,7 @@ class ResponseWriter:
 
     def write_log(self) -> None:
         """Log the request: method, path, status, duration; never the query string."""
-        milliseconds = round((time.perf_counter() - self._began) * 1000, 1)
+        milliseconds = round((time.perf_counter() - self.began) * 1000, 1)
         write = log.debug if self._path in _PROBES else log.info  # load balancers probe every few seconds
         write(
             "request",

@@ -7,6 +7,7 @@ from pathlib import Path
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from outcrop import metrics
 from outcrop.api.proxies import behind_proxies
 from outcrop.asgi import create_app
 from outcrop.cli.accept import Acceptor, Connection, ConnectionLimits, count_descriptors
@@ -107,6 +108,7 @@ class ApiProtocol(HttpToolsProtocol):
             # The head was well formed and is being answered; only the body, which nobody reads, is malformed.
             self.cycle.keep_alive = False
             return
+        metrics.count_request(metrics.UNMATCHED, metrics.OTHER_METHOD, 400, 0.0)
         body = b'{"error":"bad_request","message":"the request cannot be parsed"}'
         head = (
             b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"

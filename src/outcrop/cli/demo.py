@@ -10,7 +10,8 @@ from urllib.error import URLError
 import typer
 
 from outcrop.cli.env_file import read_settings
-from outcrop.cli.serve import ListenOptions, listen, supervise
+from outcrop.cli.listen import listen
+from outcrop.cli.serve import ListenOptions, supervise
 from outcrop.cli.session import run
 from outcrop.demo import repositories, site
 from outcrop.demo.account import (
@@ -57,7 +58,9 @@ def demo_settings() -> Settings:
 
 async def _demo(settings: Settings, listening: ListenOptions) -> None:
     """Start the stand-ins, create the example account, run the service and play the example story."""
-    (await listen(listening)).close()  # fail now if the port is taken, before anything is created
+    (
+        await listen(listening.host, listening.port)
+    ).close()  # fail now if the port is taken, before anything is created
     folder = settings.data_dir / "example"
     _show(f"demo   an example account, in {settings.data_dir}")
     _show("demo   the code host, web site, receiver and issuers are stand-ins on this machine;")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from outcrop import metrics
 from outcrop.cli import reporting_failures
 from outcrop.cli.env_file import EnvFile, leave_warnings_to_parent, use_env_file
 from outcrop.cli.serve import SHUTDOWN_SECONDS, ChildRole, work_until_signal
@@ -16,17 +17,21 @@ from outcrop.cli.session import run, start
 from outcrop.processes import watch_parent
 
 
-def process(
+def process(  # noqa: PLR0917 - one parameter per option
     role: ChildRole,
     fd: Annotated[int, typer.Option()] = -1,
     tls_cert: Annotated[Path | None, typer.Option()] = None,
     tls_key: Annotated[Path | None, typer.Option()] = None,
+    metrics_folder: Annotated[Path | None, typer.Option()] = None,
+    metrics_slot: Annotated[str, typer.Option()] = "",
     env_file: EnvFile = None,
 ) -> None:
     """Run an API process or the worker. Started by `outcrop serve`."""
     use_env_file(env_file)
     leave_warnings_to_parent()
     settings = start()
+    if metrics_folder is not None:
+        metrics.start_recording(metrics_folder, metrics_slot)
     watch_parent(_wait_for_end_of_input, stop_within=SHUTDOWN_SECONDS)
     if role is ChildRole.API:
         from outcrop.cli.api_server import serve_api  # noqa: PLC0415 - the worker does not need FastAPI

@@ -4,14 +4,13 @@
 """
 
 import asyncio
-import errno
 import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -20,6 +19,8 @@ import structlog
 import typer
 
 from outcrop.cli.env_file import env_file_arguments
+from outcrop.cli.listen import listen
+from outcrop.cli.metrics_server import Recording, open_metrics
 from outcrop.cli.session import run, start
 from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.runtime import open_database, open_runtime, prepare_database
@@ -30,9 +31,6 @@ from outcrop.store.db import WORKER_IDLE_TIMEOUT
 _EARLY_DEATH_SECONDS = 3.0  # a child that dies earlier three times in a row is not started again
 DEAD_AFTER = 20.0  # seconds without a heartbeat; a worker sends four in that time
 SHUTDOWN_SECONDS = 10.0  # a child may take this long to finish its work
-
-BIND_SECONDS = 15.0  # children of a killed service may listen for 10 s after its death
-_BIND_INTERVAL = 0.2
 
 _WORKER_STATEMENT_TIMEOUT = 600.0
 _MAX_DATABASE_RETRY_DELAY = 30.0  # seconds
@@ -102,7 +100,7 @@ def worker(
 ) -> None:
     """Run an additional worker, on any machine that reaches the database."""
     settings = start()
-    run(lambda: work_until_signal(settings, jobs, dead_after))
+    run(lambda: work_until_signal(settings, jobs, dead_after, with_metrics=True))
 
 
 async def work_until_signal(
@@ -110,8 +108,10 @@ async def work_until_signal(
     jobs: int = 0,
     dead_after: float = DEAD_AFTER,
     idle_timeout: float = WORKER_IDLE_TIMEOUT,
+    *,
+    with_metrics: bool = False,
 ) -> None:
-    """Run the worker until SIGTERM or SIGINT.
+    """Run the worker until SIGTERM or SIGINT. `with_metrics` also serves its metrics, if that is set.
 
     The database ends one of its sessions that is idle in a transaction for `idle_timeout` seconds.
     """
@@ -122,6 +122,12 @@ async def work_until_signal(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
+        recording: Recording | None = Recording()
+        if with_metrics:
+            recording = await _run_until(stop, stack.enter_async_context(open_metrics(settings)))
+        if recording is None:  # stopped
+            return
+        recording.database = settings.database_url
         runtime = await _run_until(
             stop,
             stack.enter_async_context(
@@ -135,6 +141,7 @@ async def work_until_signal(
             ),
         )
         if runtime is not None:
+            recording.database = runtime.url
             await work(runtime, settings, stop, jobs=jobs, dead_after=dead_after)
 
 
@@ -159,38 +166,40 @@ async def supervise(
         stop.set()
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
-    with open_database(settings, watch=True) as url:
-        sock = await _run_until(stop, listen(listening))
-        if sock is not None:
-            with sock:
-                await prepare_database(settings, url)
-                await _run_service(settings, listening, sock, url, stop, ready, environment or {})
+    async with AsyncExitStack() as stack:
+        recording = await _run_until(stop, stack.enter_async_context(open_metrics(settings)))
+        if recording is not None:
+            recording.database = url = stack.enter_context(open_database(settings, watch=True))
+            sock = await _run_until(stop, listen(listening.host, listening.port))
+            if sock is not None:
+                with sock:
+                    await prepare_database(settings, url)
+                    service = _Service(settings, listening, sock, url, environment or {}, recording)
+                    await _run_service(service, stop, ready)
     if interrupted.is_set():
         raise KeyboardInterrupt
 
 
-async def _run_service(  # noqa: PLR0917
-    settings: Settings,
-    listening: ListenOptions,
-    sock: socket.socket,
-    url: str,
-    stop: asyncio.Event,
-    ready: Callable[[str], Awaitable[None]] | None,
-    environment: Mapping[str, str],
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """What the child processes of a service get."""
+
+    settings: Settings
+    listening: ListenOptions
+    sock: socket.socket
+    url: str = field(repr=False)
+    environment: Mapping[str, str]  # added to that of this process
+    recording: Recording
+
+
+async def _run_service(
+    service: _Service, stop: asyncio.Event, ready: Callable[[str], Awaitable[None]] | None
 ) -> None:
     """Run the child processes on the listening socket and the prepared database until `stop` is set."""
-    base_url = settings.base_url or _base_url(listening, sock)
-    child_environment = os.environ | environment | {"OUTCROP_DATABASE_URL": url, "OUTCROP_BASE_URL": base_url}
-    child_environment.pop("OUTCROP_DATABASE_URL_FILE", None)
-    api = [ChildRole.API, "--fd", str(sock.fileno())]
-    if listening.tls_cert is not None:
-        api += ["--tls-cert", str(listening.tls_cert), "--tls-key", str(listening.tls_key)]
-    commands: list[list[str]] = [api] * listening.processes + (
-        [[ChildRole.WORKER]] if listening.with_worker else []
-    )
+    listening, sock = service.listening, service.sock
+    base_url = service.settings.base_url or _base_url(listening, sock)
     children = [
-        asyncio.create_task(_keep_running(command, child_environment, sock.fileno(), stop))
-        for command in commands
+        asyncio.create_task(_keep_running(child, stop)) for child in _list_children(service, base_url)
     ]
     log.info(
         "serving",
@@ -206,6 +215,35 @@ async def _run_service(  # noqa: PLR0917
     finally:
         stop.set()
         await asyncio.gather(*children, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _ChildProcess:
+    """A child process that is to be kept running."""
+
+    role: ChildRole
+    name: str  # under which it records its metrics
+    command: list[str]
+    environment: dict[str, str] = field(repr=False)
+    fd: int  # the listening socket
+    recording: Recording
+
+
+def _list_children(service: _Service, base_url: str) -> Iterator[_ChildProcess]:
+    """Yield the API processes and the worker of a service."""
+    environment = os.environ | service.environment
+    environment |= {"OUTCROP_DATABASE_URL": service.url, "OUTCROP_BASE_URL": base_url}
+    environment.pop("OUTCROP_DATABASE_URL_FILE", None)
+    fd, listening = service.sock.fileno(), service.listening
+    api = ["--fd", str(fd)]
+    if listening.tls_cert is not None:
+        api += ["--tls-cert", str(listening.tls_cert), "--tls-key", str(listening.tls_key)]
+    roles = [(ChildRole.API, f"api{number}", api) for number in range(listening.processes)]
+    if listening.with_worker:
+        roles.append((ChildRole.WORKER, "worker", []))
+    for role, name, options in roles:
+        command = [role, *options, *service.recording.arguments(name)]
+        yield _ChildProcess(role, name, command, environment, fd, service.recording)
 
 
 async def _run_until(stop: asyncio.Event, work: Awaitable[T]) -> T | None:
@@ -229,41 +267,38 @@ async def _all_or_first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
         task.result()
 
 
-async def _keep_running(
-    command: list[str], environment: dict[str, str], fd: int, stop: asyncio.Event
-) -> None:
+async def _keep_running(process: _ChildProcess, stop: asyncio.Event) -> None:
     """Start a child and restart it when it dies; raise OperatorError after three early deaths in a row."""
     early_deaths = 0
     while not stop.is_set():
         began = asyncio.get_running_loop().time()
-        async with _child(command, environment, fd) as child:
+        async with _child(process) as child:
             ended, stopped = asyncio.ensure_future(child.wait()), asyncio.ensure_future(stop.wait())
             await asyncio.wait({ended, stopped}, return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
+        process.recording.forget(process.name)
         if stop.is_set():
             return
         early_deaths = (
             early_deaths + 1 if asyncio.get_running_loop().time() - began < _EARLY_DEATH_SECONDS else 0
         )
-        log.error("process_died", part=command[0], exit_code=child.returncode)
+        log.error("process_died", part=process.role, exit_code=child.returncode)
         if early_deaths == 3:
-            raise OperatorError(f"the {command[0]} process does not stay up; see its message above")
+            raise OperatorError(f"the {process.role} process does not stay up; see its message above")
         await asyncio.sleep(0.5)
 
 
 @asynccontextmanager
-async def _child(
-    command: list[str], environment: dict[str, str], fd: int
-) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _child(process: _ChildProcess) -> AsyncIterator[asyncio.subprocess.Process]:
     """Start a child process; terminate it at the end.
 
     The child has its own session: Ctrl-C reaches only the parent, which stops the children in order.
     """
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "outcrop.cli.process", *command, *env_file_arguments()),
-        env=environment,
+        *(sys.executable, "-m", "outcrop.cli.process", *process.command, *env_file_arguments()),
+        env=process.environment,
         stdin=asyncio.subprocess.PIPE,
-        pass_fds=[fd],
+        pass_fds=[process.fd],
         start_new_session=True,
     )
     try:
@@ -292,32 +327,6 @@ def _check_tls(settings: Settings, listening: ListenOptions) -> None:
             "API keys must be encrypted in transit: for a host that is not loopback, set OUTCROP_BASE_URL"
             " to an https address or give --tls-cert"
         )
-
-
-async def listen(listening: ListenOptions) -> socket.socket:
-    """Return a listening socket; raise OperatorError if the address is not available.
-
-    An address that is in use may belong to a service that was just killed: retry for BIND_SECONDS.
-    """
-    address = (listening.host, listening.port)
-    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
-    loop = asyncio.get_running_loop()
-    deadline, is_logged = loop.time() + BIND_SECONDS, False
-    while True:
-        try:
-            sock = socket.create_server(address, family=family, backlog=1024)
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE or loop.time() > deadline:
-                raise OperatorError(
-                    f"cannot listen on {listening.host} port {listening.port}: {error.strerror or error}"
-                ) from None
-        else:
-            sock.setblocking(False)
-            return sock
-        if not is_logged:
-            log.warning("port_in_use", host=listening.host, port=listening.port, seconds=BIND_SECONDS)
-            is_logged = True
-        await asyncio.sleep(_BIND_INTERVAL)
 
 
 def _base_url(listening: ListenOptions, sock: socket.socket) -> str:

@@ -61,9 +61,10 @@ _TITLES = {
 
 
 class Portal(NamedTuple):
-    """The application, and the page that is sent when a request takes too long."""
+    """The application, its routes, and the page that is sent when a request takes too long."""
 
     app: ASGIApp
+    routes: Sequence[Route]
     timeout_page: Callable[[Scope, UnavailableError | None], Response]
 
 
@@ -129,7 +130,7 @@ def create_portal(
         response.raw_headers += [*_HEADERS, _NO_STORE]
         return response
 
-    return Portal(_with_headers(app), timeout_page)
+    return Portal(_with_headers(app), routes, timeout_page)
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:

@@ -10,7 +10,7 @@ A claimed event is never claimed again, even if the worker dies before it is sen
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from secrets import randbits
@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import orjson
 import structlog
 
+from outcrop import metrics
 from outcrop.domain.account import WEBHOOK_PLANS
 from outcrop.domain.clock import now
 from outcrop.domain.secret import reveal
@@ -156,6 +157,7 @@ class DeliveryWorker:
             if dropped:
                 await outbox.save_results(db, dropped, now=self.now())
         if dropped:
+            _count(dropped)
             self._wake.set()
         dropped_ids = {result.id for result in dropped}
         return [event for event in events if event.id not in dropped_ids]
@@ -219,6 +221,7 @@ class DeliveryWorker:
             return
         await outbox.save_results(db, results, now=self.now())
         del self._results[: len(results)]
+        _count(results)
 
     async def _sweep(self, db: Connection, claimer: int) -> None:
         """Every few seconds, end the events that dead workers had claimed."""
@@ -254,7 +257,14 @@ async def end_orphaned_deliveries(
     )
     if ended:
         log.warning("deliveries_unknown", count=ended)
+        metrics.count_deliveries(DeliveryOutcome.UNKNOWN, ended)
     return ended
+
+
+def _count(results: Sequence[DeliveryResult]) -> None:
+    """Count deliveries whose results are stored."""
+    for result in results:
+        metrics.count_deliveries(result.outcome)
 
 
 def _drop_without_webhook(event: ClaimedEvent) -> DeliveryResult | None:

@@ -42,14 +42,17 @@ _MAX_CONNECTION_WAIT = (
 _SESSION: dict[str, Any] = {"options": "-c timezone=UTC -c jit=off", "application_name": "outcrop"}
 
 
-async def connect(dsn: str, *, idle_timeout: float = COMMAND_IDLE_TIMEOUT) -> Connection:
+async def connect(
+    dsn: str, *, idle_timeout: float = COMMAND_IDLE_TIMEOUT, statement_timeout: float | None = None
+) -> Connection:
     """Open one connection in autocommit mode, with the session's time zone set to UTC.
 
-    The server ends the session after `idle_timeout` idle seconds in a transaction. Raise
+    The server ends the session after `idle_timeout` idle seconds in a transaction. With `statement_timeout`,
+    a statement fails after that many seconds. Raise
     DatabaseUnavailableError if the database cannot be reached, OperatorError if `dsn` is malformed.
     """
     session: dict[str, Any] = {
-        "options": session_options(idle_timeout=idle_timeout),
+        "options": session_options(idle_timeout=idle_timeout, statement_timeout=statement_timeout),
         "application_name": "outcrop command",
     }
     try:

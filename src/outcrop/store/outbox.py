@@ -84,6 +84,13 @@ async def select_waiting_accounts(db: Connection, *, after: int, limit: int) -> 
     return [account_id for (account_id,) in await cursor.fetchall()]
 
 
+async def count_waiting(db: Connection) -> int:
+    """Return how many events of all accounts wait to be sent."""
+    cursor = await db.execute("SELECT count(*) FROM outbox WHERE claimed_at IS NULL")
+    row = await cursor.fetchone()
+    return 0 if row is None else int(row[0])
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimedEvent:
     """An event that only its claimer may send, with the account's plan and webhook at the claim."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from outcrop import metrics
 from outcrop.domain.finding import Validation
 from outcrop.net.http import HttpClient
 from outcrop.scanner.rules.check_spec import CheckSpec, RequestSpec, choose_check, load_checks
@@ -80,6 +81,12 @@ class Validator:
         credential, or if there is a reason to skip it. A known canary is skipped unless `use_canaries`. The
         verdict also says whether the credential is a canary or for test mode.
         """
+        verdict = await self._choose_and_run(rule, secret, parts)
+        metrics.count_validation(verdict.status)
+        return verdict
+
+    async def _choose_and_run(self, rule: Rule, secret: str, parts: Mapping[str, str]) -> Verdict:
+        """Return the verdict of `_check_credential`."""
         if self.mode is ValidationMode.OFF:
             return unvalidated("validation is switched off")
         checks = load_checks(rule.id, rule.origin)

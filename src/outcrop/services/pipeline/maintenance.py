@@ -6,6 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from uuid import UUID
 
+from outcrop import metrics
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import EVERY, Schedule, Target, TargetKind
 from outcrop.services.pipeline.context import ACTOR, RunContext
@@ -90,15 +91,19 @@ async def resume_orphaned_runs(context: RunContext) -> int:
     A run that scans a folder is ended as failed instead, since the folder may be on another machine. Such
     runs are counted too.
     """
+    ended: list[scans.RunResult | None] = []
     async with context.pool.connection() as db, db.transaction():
         orphans = await scans.claim_orphaned_runs(db)
         for orphan in orphans:
             if orphan.kind == TargetKind.FOLDER:
-                await end_run(db, orphan.account_id, orphan.scan_id, error="the command that ran it has died")
+                reason = "the command that ran it has died"
+                ended.append(await end_run(db, orphan.account_id, orphan.scan_id, error=reason))
                 continue
             for source in orphan.sources:
                 await source_locks.release_run(db, orphan.account_id, source, orphan.scan_id)
                 await enqueue_source(db, orphan.account_id, orphan.scan_id, source)
+    for result in filter(None, ended):
+        metrics.count_run(result.type, result.status)
     return len(orphans)
 
 

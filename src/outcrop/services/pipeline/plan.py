@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
+from outcrop import metrics
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap, ScanStatus, SourceState
 from outcrop.domain.target import TargetKind, TargetSpec
@@ -163,21 +164,28 @@ async def finish_source(
             gaps=gaps,
             error=error,
         )
-        await end_run(db, key.account_id, key.scan_id)
+        ended = await end_run(db, key.account_id, key.scan_id)
+    if key.source != PLAN_SOURCE:
+        metrics.count_source(state)
+    if ended is not None:
+        metrics.count_run(ended.type, ended.status)
 
 
-async def end_run(db: Connection, account_id: int, scan_id: UUID, *, error: str | None = None) -> None:
+async def end_run(
+    db: Connection, account_id: int, scan_id: UUID, *, error: str | None = None
+) -> scans.RunResult | None:
     """End a run and write its audit line, if all its sources have ended or there is an `error`.
 
-    With an `error` the run has failed; without one, the states of its sources decide. Do nothing if a source
-    is unfinished, or if the run has ended before.
+    Return the result. With an `error` the run has failed; without one, the states of its sources decide. Do
+    nothing and return None if a source is unfinished, or if the run has ended before.
     """
     moment = await current_time(db)
     if (ended := await scans.finish_run(db, account_id, scan_id, now=moment, error=error)) is None:
-        return
+        return None
     outcome = "ok" if ended.status is ScanStatus.COMPLETED else "failed"
     detail: dict[str, int | str] = {"new": ended.new, "seen": ended.seen, "resolved": ended.resolved}
     if ended.error is not None:
         detail["error"] = ended.error
     line = audit.AuditLine(moment, ACTOR, "scan.finish", str(scan_id), outcome, detail)
     await audit.append(db, account_id, line)
+    return ended

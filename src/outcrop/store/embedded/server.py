@@ -22,6 +22,7 @@ import psycopg
 import structlog
 from psycopg import pq
 
+from outcrop import metrics
 from outcrop.domain.errors import OperatorError
 from outcrop.store.embedded.binaries import find_programs
 from outcrop.store.embedded.cluster import (
@@ -133,6 +134,7 @@ def _restart(cluster: Cluster, stop: threading.Event) -> None:
         _launch(cluster, stop)
     if not stop.is_set():
         log.warning("database_restarted", data=str(cluster.data))
+        metrics.count_embedded_restart()
 
 
 def _launch(

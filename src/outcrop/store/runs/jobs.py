@@ -152,6 +152,24 @@ async def is_queued(db: Connection, lock: str) -> bool:
     return row is not None and bool(row[0])
 
 
+async def count_waiting(db: Connection) -> dict[str, tuple[int, float]]:
+    """Return how many jobs of each queue could run now, and the age of the oldest of them in seconds.
+
+    Queues without such a job are left out.
+    """
+    cursor = await db.execute(
+        """WITH waiting AS (
+               SELECT queue_name, count(*) AS jobs, min(id) AS oldest FROM procrastinate_jobs
+               WHERE status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now())
+               GROUP BY queue_name
+           )
+           SELECT queue_name, jobs, greatest(0, extract(epoch FROM clock_timestamp() - (
+               SELECT min(e.at) FROM procrastinate_events e WHERE e.job_id = oldest)))::float
+           FROM waiting"""
+    )
+    return {queue: (jobs, age or 0.0) for queue, jobs, age in await cursor.fetchall()}
+
+
 class Claimer:
     """Claims jobs for one process, so that no account delays the jobs of another.
 

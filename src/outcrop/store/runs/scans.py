@@ -262,8 +262,9 @@ async def mark_interrupted(db: Connection, account_id: int, scan_id: UUID) -> No
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The final status and counts of a run."""
+    """The type, final status and counts of a run."""
 
+    type: ScanType
     status: ScanStatus
     new: int
     seen: int
@@ -280,7 +281,7 @@ async def finish_run(
     source failed and no source was scanned to its end. The sources are summed up only at the end of the run.
     """
     cursor = await db.execute(
-        """SELECT coverage_gaps FROM scans WHERE account_id = %s AND id = %s AND finished_at IS NULL
+        """SELECT coverage_gaps, type FROM scans WHERE account_id = %s AND id = %s AND finished_at IS NULL
              AND (open_sources <= 0 OR %s) FOR UPDATE""",
         [account_id, scan_id, error is not None],
     )
@@ -302,7 +303,7 @@ async def finish_run(
             *(encode_gaps(gaps), error, account_id, scan_id),
         ],
     )
-    return RunResult(status, sums.new, sums.seen, sums.resolved, error)
+    return RunResult(ScanType(run[1]), status, sums.new, sums.seen, sums.resolved, error)
 
 
 @dataclass(frozen=True, slots=True)
