@@ -115,6 +115,7 @@ SITE_REDIRECTS = 10  # redirects of one request to a site
 # What is read of other hosts: code hosts, issuers, databases, webhook receivers.
 HTTP_REDIRECTS = 10  # redirects of another request
 CONNECT_SECONDS = 20.0  # seconds to connect
+PROXY_RESPONSE_BYTES = 1 << 16  # of the head of a proxy's response
 TCP_BUFFER = 1 << 16  # bytes of a database server that are held unread
 HOST_PAGES = 10_000  # pages of one list of a code host
 CHECK_SECONDS = 20.0  # seconds for one check at an issuer

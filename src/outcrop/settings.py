@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from outcrop.domain.proxy_address import ProxyAddress
 from outcrop.domain.secret import KeepSecrets
 from outcrop.limits import MEGA, SOURCE_LIMITS, SourceLimits
 
@@ -41,7 +42,13 @@ class Settings(BaseSettings):
 
     PATHS: ClassVar[tuple[str, ...]] = _PATHS
     # Printed masked. Each can also be read from a file: OUTCROP_SECRET_KEY_FILE=/run/secrets/key
-    SECRET: ClassVar[tuple[str, ...]] = ("database_url", "secret_key", "github_token", "api_key")
+    SECRET: ClassVar[tuple[str, ...]] = (
+        "database_url",
+        "secret_key",
+        "egress_proxy",
+        "github_token",
+        "api_key",
+    )
 
     data_dir: Path = _DEFAULT_DATA_DIR
     database_url: str | None = None
@@ -58,6 +65,7 @@ class Settings(BaseSettings):
     egress_connect_to: CommaSeparated = []
     egress_source: str | None = None
     egress_closed: bool = False
+    egress_proxy: SecretStr | None = None
     webhook_ports: CommaSeparated = []
     github_api_url: str = "https://api.github.com"
     github_token: SecretStr | None = None
@@ -113,6 +121,15 @@ class Settings(BaseSettings):
     def _check_source_address(cls, value: str | None) -> str | None:
         """Accept an IP address and return it in its canonical form."""
         return None if value is None else str(ipaddress.ip_address(value))
+
+    @field_validator("egress_proxy")
+    @classmethod
+    def _check_proxy(cls, value: SecretStr | None) -> SecretStr | None:
+        """Raise ValueError unless the value is the address of a proxy; an empty one is none."""
+        if value is None or not value.get_secret_value():
+            return None
+        ProxyAddress.parse(value.get_secret_value())
+        return value
 
     @field_validator("trusted_proxies", "egress_allow")
     @classmethod

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from outcrop.net.guard import Egress
-from outcrop.net.http import HttpError, open_http, tls_context
+from outcrop.net.http import HttpError, open_http
+from outcrop.net.tls import tls_context
 from tests.support.fake_https import FakeResponse, serve_https
 from tests.support.tls import make_certificate
 

@@ -31,8 +31,10 @@ class ReportTarget:
         self._key = settings.api_key.get_secret_value()
         if not self._key.isascii() or not self._key.isprintable():
             raise BadInputError("OUTCROP_API_KEY is not an API key")
-        # The user has named the address, so it may be an internal one.
-        self._egress = replace(Egress.from_settings(settings), allow=_EVERYWHERE)
+        # The user has named the address, so it may be an internal one. A proxy has another loopback.
+        egress = replace(Egress.from_settings(settings), allow=_EVERYWHERE)
+        on_loopback = is_loopback(urlsplit(self._url).hostname or "")
+        self._egress = replace(egress, proxy=None) if on_loopback else egress
 
     def send(self, report: ScanReport) -> str | None:
         """Send the findings and print the result; return the reason if that fails."""

@@ -51,6 +51,8 @@ class StandIns:
             "OUTCROP_EGRESS_CONNECT_TO": ",".join(f"{host}:443=127.0.0.1:{self.port}" for host in self.hosts),
             "OUTCROP_EGRESS_CA_FILE": str(self.certificates.authority),
             "OUTCROP_EGRESS_SOURCE": "127.0.0.1",
+            "OUTCROP_EGRESS_PROXY": "",  # never the operator's proxy
+            "OUTCROP_EGRESS_PROXY_FILE": "",
             "OUTCROP_GITHUB_API_URL": code_host.API_URL,
             "OUTCROP_GITHUB_TOKEN": TOKEN,  # never the operator's own token
             "OUTCROP_VALIDATE": "safe",

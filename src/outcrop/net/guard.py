@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outcrop.domain.errors import OperatorError
+from outcrop.domain.proxy_address import ProxyAddress
 
 if TYPE_CHECKING:
     from outcrop.settings import Settings  # not imported at run time: a scan of local files does not need it
@@ -60,6 +61,7 @@ class Egress:
     ca_file: Path | None = None  # certificate authorities that are trusted in addition to the system's
     source_address: str | None = None  # the local address that connections are made from
     closed: bool = False  # allow only the hosts in `connect_to`
+    proxy: ProxyAddress | None = None  # all connections are made through it
 
     @classmethod
     def parse(
@@ -70,8 +72,12 @@ class Egress:
         source_address: str | None = None,
         *,
         closed: bool = False,
+        proxy: str | None = None,
     ) -> "Egress":
-        """Parse settings: `allow` has networks in CIDR form, `connect_to` has `host:port=address:port`."""
+        """Parse settings: `allow` has networks in CIDR form, `connect_to` has `host:port=address:port`.
+
+        `proxy` is the address of a proxy, with its login.
+        """
         replacements = []
         for entry in connect_to:
             (host, port), (address, address_port) = (side.rsplit(":", 1) for side in entry.split("=", 1))
@@ -82,6 +88,7 @@ class Egress:
             ca_file,
             source_address,
             closed,
+            ProxyAddress.parse(proxy) if proxy else None,
         )
 
     @classmethod
@@ -93,6 +100,7 @@ class Egress:
             settings.egress_ca_file,
             settings.egress_source,
             closed=settings.egress_closed,
+            proxy=settings.egress_proxy.get_secret_value() if settings.egress_proxy else None,
         )
 
 

@@ -13,14 +13,11 @@ Each request is limited so that a hostile server gains nothing:
 import asyncio
 import ipaddress
 import socket
-import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from http import HTTPStatus
-from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -29,6 +26,8 @@ from yarl import URL
 
 from outcrop.limits import CONNECT_SECONDS, HTTP_REDIRECTS
 from outcrop.net.guard import Egress, EgressError, LookUp, is_allowed, look_up, resolve
+from outcrop.net.tls import tls_context
+from outcrop.net.tunnel_connector import TunnelConnector
 
 _REDIRECTS = {301, 302, 303, 307, 308}
 _CREDENTIAL_HEADERS = {"authorization", "cookie"}
@@ -172,16 +171,20 @@ async def open_http(
     """Open a client that connects only where `egress` allows it.
 
     `connections` and `per_host` limit the open connections. `look_up` returns the addresses of a name, which
-    are then checked. Cookies, proxies and .netrc are not used.
+    are then checked. Cookies, the proxies of the environment and .netrc are not used.
     """
-    connector = aiohttp.TCPConnector(
-        resolver=_GuardedResolver(egress, look_up),
-        ssl=tls_context(egress),
-        limit=connections,
-        limit_per_host=per_host,
-        use_dns_cache=False,
-        local_addr=(egress.source_address, 0) if egress.source_address else None,
-    )
+    resolver = _GuardedResolver(egress, look_up)
+    if egress.proxy is not None:
+        connector: aiohttp.TCPConnector = TunnelConnector(egress, resolver, connections, per_host)
+    else:
+        connector = aiohttp.TCPConnector(
+            resolver=resolver,
+            ssl=tls_context(egress),
+            limit=connections,
+            limit_per_host=per_host,
+            use_dns_cache=False,
+            local_addr=(egress.source_address, 0) if egress.source_address else None,
+        )
     # The caller limits the whole request, redirects included. Only connecting has a limit of its own.
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     async with aiohttp.ClientSession(
@@ -194,32 +197,6 @@ async def open_http(
         auto_decompress=False,
     ) as session:
         yield HttpClient(session, egress)
-
-
-def tls_context(egress: Egress) -> ssl.SSLContext:
-    """Return a TLS context that trusts the system's authorities and those in the operator's `ca_file`.
-
-    The context is cached until one of the files changes.
-    """
-    paths = ssl.get_default_verify_paths()
-    return _load_tls_context(egress.ca_file, *map(_modified_ns, (paths.cafile, paths.capath, egress.ca_file)))
-
-
-@lru_cache(maxsize=4)
-def _load_tls_context(ca_file: Path | None, *_modified: int) -> ssl.SSLContext:
-    """Load the trusted authorities, which takes 40 ms. Changed modification times make a new cache entry."""
-    context = ssl.create_default_context()
-    if ca_file:
-        context.load_verify_locations(ca_file)
-    return context
-
-
-def _modified_ns(path: str | Path | None) -> int:
-    """Return the modification time of a file in nanoseconds, 0 if there is no file."""
-    try:
-        return Path(path).stat().st_mtime_ns if path else 0
-    except OSError:
-        return 0
 
 
 class _GuardedResolver(AbstractResolver):

@@ -13,13 +13,14 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import httptools
 from yarl import URL
 
 from outcrop.net.guard import Egress, EgressError, NoAddressError, resolve
-from outcrop.net.http import tls_context
+from outcrop.net.proxy import ProxyError, open_tunnel
+from outcrop.net.tls import tls_context
 
 _TLS_SHUTDOWN_SECONDS = 1.0  # wait this long for the receiver's TLS close message
 _STATUS_WITHOUT_BODY = {204, 304}
@@ -78,23 +79,16 @@ class PostClient:
         if self._ports and port not in self._ports:
             raise PostError(f"port {port} is not in OUTCROP_WEBHOOK_PORTS")
         protocol = _PostProtocol(_request_bytes(address, headers, body), max_bytes, max_body)
-        local_address = (self._egress.source_address, 0) if self._egress.source_address else None
         try:
             async with asyncio.timeout(seconds):
-                checked_address, checked_port = await self._lookups.resolve(host, port)
-                await asyncio.get_running_loop().create_connection(
-                    lambda: protocol,
-                    *(checked_address, checked_port),
-                    ssl=self._tls,
-                    server_hostname=host,
-                    local_addr=local_address,
-                    ssl_shutdown_timeout=_TLS_SHUTDOWN_SECONDS,
-                )
+                await self._connect(protocol, host, *await self._lookups.resolve(host, port))
                 return await protocol.response
         except TimeoutError:
             raise protocol.error(f"no complete response within {seconds:g} seconds") from None
         except NoAddressError:
             raise PostError("the name has no address") from None
+        except ProxyError as error:
+            raise PostError(error.message) from None
         except EgressError:
             raise PostError("the name resolves to an address that is not public") from None
         except ssl.SSLCertVerificationError:
@@ -108,6 +102,21 @@ class PostClient:
             raise PostError("connection failed") from None
         finally:
             protocol.close()
+
+    async def _connect(self, protocol: "_PostProtocol", host: str, address: str, port: int) -> None:
+        """Connect the protocol to the checked address, over TLS with `host` as the expected name."""
+        egress, loop = self._egress, asyncio.get_running_loop()
+        local_address = (egress.source_address, 0) if egress.source_address else None
+        tls: dict[str, Any] = {
+            "ssl": self._tls,
+            "server_hostname": host,
+            "ssl_shutdown_timeout": _TLS_SHUTDOWN_SECONDS,
+        }
+        if egress.proxy is not None:
+            tunnel = await open_tunnel(egress, address, port)
+            await loop.create_connection(lambda: protocol, sock=tunnel, **tls)
+        else:
+            await loop.create_connection(lambda: protocol, address, port, local_addr=local_address, **tls)
 
 
 class _PostProtocol(asyncio.Protocol):

@@ -11,6 +11,7 @@ from asyncio import StreamReader, StreamWriter
 
 from outcrop.limits import TCP_BUFFER
 from outcrop.net.guard import Egress, EgressError, resolve
+from outcrop.net.proxy import open_tunnel
 
 
 class TcpError(Exception):
@@ -28,13 +29,19 @@ async def connect(
     try:
         async with asyncio.timeout(seconds):
             address, address_port = await asyncio.to_thread(resolve, host, port, egress)
+            name = host if tls else None
+            if egress.proxy is not None:
+                tunnel = await open_tunnel(egress, address, address_port)
+                return await asyncio.open_connection(
+                    sock=tunnel, limit=TCP_BUFFER, ssl=tls, server_hostname=name
+                )
             return await asyncio.open_connection(
                 address,
                 address_port,
                 limit=TCP_BUFFER,
                 local_addr=local_address,
                 ssl=tls,
-                server_hostname=host if tls else None,
+                server_hostname=name,
             )
     except EgressError as error:
         raise TcpError(error.message) from None

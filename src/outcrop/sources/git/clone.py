@@ -7,7 +7,8 @@ import signal
 import ssl
 import subprocess
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -16,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from outcrop.domain.errors import OperatorError
 from outcrop.limits import GIT_OUTPUT_BYTES, GIT_SECONDS, SOURCE_LIMITS, SourceLimits
+from outcrop.net.forwarder import Forwarder, forward
 from outcrop.net.guard import Egress, resolve
 from outcrop.sandbox import Sandbox, start_restricted
 from outcrop.sources.budget import SourceBudget
@@ -32,6 +34,7 @@ _SMART_RESPONSE = re.compile(
     rb"(?im)<= Recv header: content-type: application/x-git-upload-pack-advertisement"
 )
 COMMIT_REF = b"refs/outcrop/commit"  # the ref that `fetch_commit` creates
+_NO_CONFIG: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +72,12 @@ def clone(remote: Remote, work: Path, egress: Egress, budget: SourceBudget | Non
     result if the remote repository is shallow. Raise OperatorError if it cannot be cloned or its host may not
     be connected to.
     """
-    source, config = _connect_config(remote, work, egress)
+    connection = _prepare_connection(remote, work, egress)
     folder = work / "mirror.git"
     _run(
-        ["clone", "--quiet", "--mirror", "--template=", "--", source, str(folder)],
+        ["clone", "--quiet", "--mirror", "--template=", "--", connection.source, str(folder)],
         remote,
-        config,
+        connection,
         work,
         budget,
     )
@@ -92,11 +95,11 @@ def list_remote_refs(
     git runs in the folder `work`, and `budget` watches what it costs. Raise OperatorError if the repository
     cannot be read or its host may not be connected to.
     """
-    source, config = _connect_config(remote, work, egress)
-    lines = _run(["ls-remote", "--quiet", "--", source], remote, config, work, budget).split(b"\n")
+    connection = _prepare_connection(remote, work, egress)
+    output = _run(["ls-remote", "--quiet", "--", connection.source], remote, connection, work, budget)
     return {
         name: oid
-        for oid, tab, name in (line.partition(b"\t") for line in lines)
+        for oid, tab, name in (line.partition(b"\t") for line in output.split(b"\n"))
         if tab and not name.endswith(b"^{}")
     }
 
@@ -110,9 +113,9 @@ def fetch_commit(
     names the commit. Older commits are not fetched. Raise OperatorError if git cannot fetch the commit or its
     host may not be connected to.
     """
-    source, config = _connect_config(remote, work, egress)
+    connection = _prepare_connection(remote, work, egress)
     folder = work / "commit.git"
-    _run(["init", "--quiet", "--bare", "--template=", str(folder)], remote, config, work, connects=False)
+    _run(["init", "--quiet", "--bare", "--template=", str(folder)], remote, None, work)
     fetch = [
         "--git-dir",
         str(folder),
@@ -121,19 +124,43 @@ def fetch_commit(
         "--no-tags",
         "--depth=2",
         "--end-of-options",
-        source,
+        connection.source,
     ]
-    _run([*fetch, f"{commit}:{COMMIT_REF.decode()}"], remote, config, work, budget)
+    _run([*fetch, f"{commit}:{COMMIT_REF.decode()}"], remote, connection, work, budget)
     return open_mirror(folder, budget)
 
 
-def _connect_config(remote: Remote, work: Path, egress: Egress) -> tuple[str, dict[str, str]]:
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """How git connects to a host."""
+
+    source: str  # the address for git, with another port if `egress` replaces it
+    config: dict[str, str] = field(repr=False)  # git settings, among them the login
+    egress: Egress
+    authority: str  # host and port in `source`
+    address: str  # the checked IP address, and its port
+    port: int
+
+    @contextmanager
+    def open(self) -> Iterator[tuple[dict[str, str], Forwarder | None]]:
+        """Yield the git settings, and the forwarder to the operator's proxy if there is one.
+
+        The forwarder runs until the block ends.
+        """
+        if self.egress.proxy is None:
+            yield self.config, None
+            return
+        with forward(self.egress, self.authority, self.address, self.port) as forwarder:
+            yield self.config | {"http.proxy": forwarder.url, "http.proxyAuthMethod": "basic"}, forwarder
+
+
+def _prepare_connection(remote: Remote, work: Path, egress: Egress) -> _Connection:
     """Return the address for git, and the git settings that pin the host to the IP address `egress` chooses.
 
-    The address has another port if `egress` replaces it. The settings also limit slow transfers, disable
-    proxies, and have the login of `remote` if there is one. If `egress` has a CA file, a bundle with it is
-    written to the folder `work` and is in the settings too. Raise OperatorError if the address of `remote` is
-    not https or has a query or fragment, and EgressError if the host may not be connected to.
+    The settings also limit slow transfers, disable the proxies of the environment, and have the login of
+    `remote` if there is one. If `egress` has a CA file, a bundle with it is written to
+    the folder `work` and is in the settings too. Raise OperatorError if the address of `remote` is not https
+    or has a query or fragment, and EgressError if the host may not be connected to.
     """
     try:
         parts = urlsplit(remote.url)
@@ -158,7 +185,8 @@ def _connect_config(remote: Remote, work: Path, egress: Egress) -> tuple[str, di
         config["http.extraHeader"] = (
             "Authorization: Basic " + base64.b64encode(":".join(remote.login).encode()).decode()
         )
-    return source, config
+    shown_host = f"[{host}]" if ":" in host else host
+    return _Connection(source, config, egress, f"{shown_host}:{at_port}", address, at_port)
 
 
 def _write_ca_bundle(ca_file: Path, work: Path) -> Path:
@@ -179,29 +207,32 @@ def _write_ca_bundle(ca_file: Path, work: Path) -> Path:
 def _run(
     arguments: list[str],
     remote: Remote,
-    config: dict[str, str],
+    connection: _Connection | None,
     work: Path,
     budget: SourceBudget | None = None,
-    *,
-    connects: bool = True,
 ) -> bytes:
-    """Run git with these arguments and additional settings in the folder `work`; return its output.
+    """Run git with these arguments in the folder `work`; return its output. None: it does not connect.
 
     Raise OperatorError with the address of `remote` and git's reason if git fails, or with the limit if
     `budget` has cut git short. Kill git and raise OperatorError after GIT_SECONDS, or if it prints more than
-    GIT_OUTPUT_BYTES. With `connects`, also raise OperatorError if what answers is not a git host.
+    GIT_OUTPUT_BYTES. With a connection, also raise OperatorError if what answers is not a git host.
     """
     limits = budget.limits if budget else SOURCE_LIMITS
     # Files, since a host can send endless refs and messages: a pipe would be read into our memory.
-    with tempfile.TemporaryFile(dir=work) as out, tempfile.TemporaryFile(dir=work) as errors:
+    with (
+        tempfile.TemporaryFile(dir=work) as out,
+        tempfile.TemporaryFile(dir=work) as errors,
+        connection.open() if connection else nullcontext((_NO_CONFIG, None)) as (config, forwarder),
+    ):
         code = _wait_for_git(arguments, remote, config, work, (out, errors), limits)
         if budget and budget.reason:
             raise OperatorError(f"{remote.url}: cannot be cloned: {budget.reason}")
         output, error_text = (_read_output(file, remote) for file in (out, errors))
     messages = [line for line in error_text.splitlines() if not _TRACE_LINE.match(line)]
     if code:
-        raise OperatorError(f"{remote.url}: cannot be cloned: {_failure_reason(messages)}")
-    if connects and not _SMART_RESPONSE.search(error_text):
+        reason = (forwarder and forwarder.failure) or _failure_reason(messages)
+        raise OperatorError(f"{remote.url}: cannot be cloned: {reason}")
+    if connection and not _SMART_RESPONSE.search(error_text):
         raise OperatorError(f"{remote.url}: cannot be cloned: the answer is not that of a git host")
     return output
 

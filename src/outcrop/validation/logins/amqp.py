@@ -7,7 +7,7 @@ it. The connection is closed before a virtual host is opened.
 import struct
 
 from outcrop.limits import LOGIN_SECONDS
-from outcrop.net.http import tls_context
+from outcrop.net.tls import tls_context
 from outcrop.validation.attempt import Attempt
 from outcrop.validation.logins.connection import (
     LoginConnection,

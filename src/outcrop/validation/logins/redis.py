@@ -6,7 +6,7 @@ shows whether the user is an administrator.
 
 from outcrop.domain.finding import Confidence
 from outcrop.limits import LOGIN_SECONDS
-from outcrop.net.http import tls_context
+from outcrop.net.tls import tls_context
 from outcrop.validation.attempt import Attempt, UncheckableError
 from outcrop.validation.logins.connection import (
     LoginConnection,
