@@ -21,6 +21,7 @@ from psycopg.conninfo import make_conninfo
 from outcrop.domain.errors import OperatorError
 from outcrop.store.embedded.binaries import USER_NAMESPACE, PostgresPrograms, switch_to_unprivileged_account
 from outcrop.store.embedded.files import open_fd
+from outcrop.store.embedded.initdb import open_initdb
 from outcrop.store.embedded.settings import server_settings
 
 DATABASE = USER = "outcrop"
@@ -215,7 +216,8 @@ def _run_initdb(cluster: Cluster) -> None:
             f"--username={USER}",
             "--no-instructions",
         )
-        code, text = cluster.programs.run("initdb", *options, env={"PGDATA": str(temporary)})
+        with open_initdb(cluster.programs, cluster.home) as initdb:
+            code, text = initdb.run("initdb", *options, env={"PGDATA": str(temporary)})
         if code != 0:
             with suppress(OSError), open_fd(cluster.log, os.O_APPEND) as log:
                 os.write(log, text.encode())
