@@ -104,6 +104,14 @@ EXCERPT_FILE_BYTES = 32 << 20  # of a file whose lines are stored
 CHECKED_FILE_BYTES = 256 << 20  # of a file that is searched for a known credential
 RUN_GAPS = 1_000  # gaps that a run lists; one more counts the rest
 
+# What is read of packed files, beside the size, members and seconds that all of them share.
+ZSTD_WINDOW_BYTES = 128 << 20  # of memory that zstd data may ask for
+BUNDLE_BYTES = 256 << 20  # of the unpacked objects of a git bundle
+BUNDLE_OBJECTS = 200_000  # objects of a git bundle
+SQLITE_TABLES = 10_000  # tables of a SQLite database
+PYC_NESTING = 1_000  # levels of constants in a compiled Python file
+JSON_VIEW_BYTES = 64 << 20  # of a notebook or HAR file whose values are decoded
+
 # What is read of a site.
 PAGE_LINKS = 20_000  # links of one document
 SCRIPT_LINKS = 5_000  # links of one script

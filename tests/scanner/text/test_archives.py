@@ -386,7 +386,6 @@ def test_data_after_compressed_data_is_scanned_as_a_text_of_its_own():
     [
         (b"7z\xbc\xaf\x27\x1c\x00\x04", "7z"),
         (b"Rar!\x1a\x07\x01\x00", "rar"),
-        (b"\x28\xb5\x2f\xfd\x24", "zstd"),
         (b"\x04\x22\x4d\x18\x64", "lz4"),
         (b"\x1f\x9d\x90", "compress"),
     ],

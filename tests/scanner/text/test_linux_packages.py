@@ -2,7 +2,6 @@
 
 import gzip
 import lzma
-import random
 import struct
 
 import pytest
@@ -129,10 +128,3 @@ def test_damaged_packages_yield_texts_or_gaps_and_never_crash(kind, changes, cut
         data[at % len(data)] = value
     found = list(unpack_texts(bytes(data[: max(1, len(data) - cut)]), budget := UnpackBudget()))
     assert found or budget.gaps
-
-
-def test_a_git_bundle_is_a_gap():
-    data = b"# v2 git bundle\n%040x refs/heads/main\n\nPACK\0\0\0\2" % 7 + random.Random(1).randbytes(200)
-    assert scan_content(ruleset(), data, Confidence.MEDIUM).gaps == [
-        "archive: cannot be unpacked, git bundle is not supported"
-    ]

@@ -123,15 +123,19 @@ def scan_content(ruleset: RuleSet, data: bytes, min_confidence: Confidence) -> S
     """
     if not needs_unpacking(data):
         return ScanResult([("", hit) for hit in find(ruleset, data, min_confidence)])
-    from outcrop.scanner.text.archive_members import UnpackBudget  # noqa: PLC0415 - most scans unpack nothing
+    from outcrop.scanner.text.archive_members import DecodedText, UnpackBudget  # noqa: PLC0415 - rarely needed
     from outcrop.scanner.text.archives import unpack_texts  # noqa: PLC0415
 
     budget = UnpackBudget()
-    hits = [
-        (name, hit)
-        for name, text in unpack_texts(data, budget)
-        for hit in find(ruleset, text, min_confidence)
-    ]
+    hits: list[tuple[str, Hit]] = []
+    known: set[str] = set()  # values in the text before its decoded texts
+    for name, text in unpack_texts(data, budget):
+        found = find(ruleset, text, min_confidence)
+        if isinstance(text, DecodedText):
+            found = [hit for hit in found if reveal(hit.secret) not in known]
+        else:
+            known = {reveal(hit.secret) for hit in found}
+        hits += [(name, hit) for hit in found]
     return ScanResult(hits, budget.gaps)
 
 

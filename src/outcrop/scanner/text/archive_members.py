@@ -27,6 +27,10 @@ class RawBytes(bytes):
     """Content that is scanned as it is, even if it looks like an archive."""
 
 
+class DecodedText(bytes):
+    """What is decoded of the text before it: only values that this text does not have are reported."""
+
+
 @dataclass(slots=True)
 class UnpackBudget:
     """The bytes, members and seconds that unpacking one file may still take.

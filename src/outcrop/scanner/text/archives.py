@@ -9,8 +9,17 @@ import re
 import tarfile
 from collections.abc import Callable, Iterator
 
-from outcrop.scanner.text.archive_members import READ_ERRORS, Members, RawBytes, UnpackBudget, blank
-from outcrop.scanner.text.decompress import read_bz2, read_gzip, read_lzma, read_xz
+from outcrop.scanner.text.archive_members import (
+    READ_ERRORS,
+    DecodedText,
+    Members,
+    RawBytes,
+    UnpackBudget,
+    blank,
+)
+from outcrop.scanner.text.decompress import read_bz2, read_gzip, read_lzma, read_xz, read_zstd
+from outcrop.scanner.text.git_bundle import read_git_bundle
+from outcrop.scanner.text.json_views import read_json_view
 from outcrop.scanner.text.linux_packages import ar_members, cpio_members, find_rpm_payload
 from outcrop.scanner.text.magic import (
     detect_format,
@@ -19,6 +28,8 @@ from outcrop.scanner.text.magic import (
     ends_with_zip,
     has_utf16_strings,
 )
+from outcrop.scanner.text.python_constants import read_python_cache
+from outcrop.scanner.text.sqlite_rows import read_sqlite
 from outcrop.scanner.text.zip_archives import read_zip
 
 _MAX_DEPTH = 6  # a container image: its tar, the gzip of a layer, its tar, an archive, a file in that
@@ -57,6 +68,8 @@ def unpack_texts(
             if limit := budget.exceeded_limit():
                 budget.gaps.append(f"{label}: {limit}")
                 return
+            if isinstance(data, DecodedText):
+                content = DecodedText(content)  # noqa: PLW2901 - its values may be in the text before, too
             yield from unpack_texts(content, budget, _join_names(name, inner), depth + 1)
     except READ_ERRORS as error:
         budget.gaps.append(f"{label}: cannot be unpacked ({type(error).__name__})")
@@ -167,4 +180,9 @@ _READERS: dict[str, Callable[[bytes, UnpackBudget], Members]] = {
     "deb": _read_deb,
     "rpm": _read_rpm,
     "cpio": _read_cpio,
+    "zstd": read_zstd,
+    "sqlite": read_sqlite,
+    "bundle": read_git_bundle,
+    "pyc": read_python_cache,
+    "json": read_json_view,
 }

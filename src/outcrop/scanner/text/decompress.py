@@ -5,11 +5,13 @@ import lzma
 import zlib
 from collections.abc import Callable
 
+from outcrop.limits import ZSTD_WINDOW_BYTES
 from outcrop.scanner.text.archive_members import READ_ERRORS, Members, RawBytes, UnpackBudget
 
 # Compressed bytes that a decompressor gets at a time. What it returns before damage is kept. The first steps
 # are small, since a file may have very many small streams.
 _FIRST_STEP_BYTES, _MAX_STEP_BYTES = 1 << 9, 1 << 16
+_ZSTD_STEP_BYTES = 1 << 8  # four bytes can become 128 KiB
 _LZMA_MEMORY = 256 << 20
 _DAMAGED = "damaged, only a part was unpacked"
 
@@ -67,7 +69,47 @@ def _decompress_bytewise(inflater: "zlib._Decompress", data: bytes) -> bytes:
     return bytes(out)
 
 
-Decompressor = Inflater | bz2.BZ2Decompressor | lzma.LZMADecompressor
+class ZstdStream:
+    """The decompressor of zstd with the interface of those of bz2 and lzma, for one frame."""
+
+    def __init__(self) -> None:
+        import zstandard  # noqa: PLC0415 - rarely needed
+
+        self._error = zstandard.ZstdError
+        self._stream = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES).decompressobj()
+        self._rest = b""
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """Return the next data decompressed, little more than `max_length` bytes; input left over is lost.
+
+        Raise _DamagedError with all that was decompressed if the data is damaged, or asks for more memory
+        than ZSTD_WINDOW_BYTES.
+        """
+        out = bytearray()
+        for at in range(0, len(data), _ZSTD_STEP_BYTES):
+            try:
+                out += self._stream.decompress(data[at : at + _ZSTD_STEP_BYTES])
+            except self._error:
+                raise _DamagedError(bytes(out)) from None
+            if self._stream.eof:
+                self._rest = self._stream.unused_data + data[at + _ZSTD_STEP_BYTES :]
+                break
+            if len(out) > max_length:
+                break
+        return bytes(out)
+
+    @property
+    def eof(self) -> bool:
+        """Whether the end of the frame was reached."""
+        return self._stream.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        """The bytes that were passed to `decompress` but are after the end of the frame."""
+        return self._rest
+
+
+Decompressor = Inflater | bz2.BZ2Decompressor | lzma.LZMADecompressor | ZstdStream
 
 
 def read_stream(
@@ -122,6 +164,15 @@ def read_xz(data: bytes, budget: UnpackBudget) -> Members:
     decompressed.
     """
     return _read_streams(data, budget, lambda: lzma.LZMADecompressor(memlimit=_LZMA_MEMORY))
+
+
+def read_zstd(data: bytes, budget: UnpackBudget) -> Members:
+    """Yield the decompressed content of all zstd frames together, then the bytes after them, if any.
+
+    Both have the name "". The content is subtracted from the budget. Raise ValueError if nothing can be
+    decompressed.
+    """
+    return _read_streams(data, budget, ZstdStream)
 
 
 def read_lzma(data: bytes, budget: UnpackBudget) -> Members:

@@ -12,11 +12,8 @@ _HEADER_BYTES = 512  # read of each file: the header of a tar
 _UNSUPPORTED_FORMATS = {
     b"7z\xbc\xaf\x27\x1c": "7z",
     b"Rar!\x1a\x07": "rar",
-    b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
     b"\x1f\x9d": "compress",
-    b"# v2 git bundle\n": "git bundle",
-    b"# v3 git bundle\n": "git bundle",
 }
 # Formats with a reader in `archives`, by their first bytes.
 _FORMATS = {
@@ -28,6 +25,11 @@ _FORMATS = {
     b"\xed\xab\xee\xdb": "rpm",
     b"070701": "cpio",
     b"070702": "cpio",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x50\x2a\x4d\x18": "zstd",  # a frame of other data before the first
+    b"SQLite format 3\0": "sqlite",
+    b"# v2 git bundle\n": "bundle",
+    b"# v3 git bundle\n": "bundle",
 }
 # The usual properties, a power of two as the dictionary size, and a length that is unknown or below 256 GB.
 _LZMA_HEADER = re.compile(
@@ -36,9 +38,15 @@ _LZMA_HEADER = re.compile(
     re.DOTALL,
 )
 # First bytes of packed files. A packed file with another first byte has a zero byte in its header.
-PACKED_FIRST_BYTES = (
-    frozenset(b"\x1fPB\xfd\xff\xfe") | {magic[0] for magic in _UNSUPPORTED_FORMATS}
-) - frozenset(b"#")
+PACKED_FIRST_BYTES = frozenset(b"\x1fPB\xfd\xff\xfe\x28{") | {magic[0] for magic in _UNSUPPORTED_FORMATS}
+# Notebooks and HAR files, as programs write them.
+_JSON_VIEW = re.compile(
+    rb'\{\s{0,80}"(?:(?:cells|worksheets)"\s{0,80}:\s{0,80}\[|log"\s{0,80}:\s{0,80}\{'
+    rb'|metadata"\s{0,80}:\s{0,80}\{|nbformat)'
+)
+_BUNDLE_START, _FIRST_OF_BUNDLE = (b"# v2 git bundle\n", b"# v3 git bundle\n"), ord("#")
+# Compiled Python: a version and a line break, and later the object for code, with or without a flag.
+_PYTHON_CACHE = re.compile(rb".[\x0b-\x0f\xf2\xf3]\r\n(?:.{4}|.{8}|.{12})[c\xe3]", re.DOTALL)
 _BYTE_ORDER_MARKS = (
     (b"\xff\xfe\0\0", "utf-32"),
     (b"\0\0\xfe\xff", "utf-32"),
@@ -85,6 +93,7 @@ def has_packed_header(data: bytes | bytearray, start: int = 0, stop: int | None 
     if stop - start < 4 or (
         data[start] not in PACKED_FIRST_BYTES
         and data.find(b"\0", start, min(start + _HEADER_BYTES, stop)) < 0
+        and (data[start] != _FIRST_OF_BUNDLE or not data.startswith(_BUNDLE_START, start, stop))
     ):
         return False  # the usual case
     header = bytes(data[start : min(start + _HEADER_BYTES, stop)])
@@ -150,6 +159,10 @@ def detect_format(header: bytes) -> str | None:
         return "tar"
     if header[:3] == b"BZh" and header[4:10] == b"1AY&SY":
         return "bz2"
+    if header[2:4] == b"\r\n" and _PYTHON_CACHE.match(header):
+        return "pyc"
+    if header[:1] == b"{" and _JSON_VIEW.match(header):
+        return "json"
     return "lzma" if _LZMA_HEADER.match(header) else None
 
 
