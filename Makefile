@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Without compiled modules, every command that a test starts would compile all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run test test-fast tests test-interop lint style types bench bench-accuracy bench-api bench-import bench-pipeline bench-portal bench-scan bench-validate bench-webhooks lock wheel clean
+.PHONY: setup run test test-fast tests test-interop lint style types bench bench-accuracy bench-api bench-import bench-pipeline bench-portal bench-scan bench-validate bench-webhooks prove lock wheel clean
 .DELETE_ON_ERROR:
 
 # Everything is pinned. Without --no-deps, an old pip would install unpinned dependencies of extras.
@@ -96,6 +96,10 @@ bench-validate: setup
 # ARGS="--events N --pairs N --seconds N"
 bench-webhooks: setup
 	$(BIN)/python -m bench.webhooks $(ARGS)
+
+# Trials under faults and attacks. ARGS="--short", "--minutes N", "--only NAMES", "--seed N", "--json FILE"
+prove: setup
+	$(BIN)/python -m prove $(ARGS)
 
 # Writes the lock files from pyproject.toml; locked versions stay. ARGS="--upgrade" takes the newest ones.
 lock:

@@ -46,9 +46,12 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def git_host(root: Path, folder: Path) -> Iterator[GitHost]:
-    """Serve every repository under a folder as `https://git.example/NAME.git`."""
-    cert, key = make_certificate(folder, "git.example")
+def git_host(root: Path, folder: Path, *, hours: tuple[int, int] = (-1, 1)) -> Iterator[GitHost]:
+    """Serve every repository under a folder as `https://git.example/NAME.git`.
+
+    `hours` are the start and the end of its certificate, counted from now.
+    """
+    cert, key = make_certificate(folder, "git.example", hours=hours)
     host = GitHost(0, cert)
 
     class Handler(BaseHTTPRequestHandler):

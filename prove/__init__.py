@@ -1,0 +1,1 @@
+"""Trials of the running service under faults and attacks: `make prove`."""

@@ -1,0 +1,64 @@
+"""Read long downloads slowly on many connections; the service must still answer others."""
+
+import json
+import socket
+import time
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from prove.portal_session import PortalSession, sign_in
+from prove.service import Service, open_service
+from prove.trial import Report, Setting
+from tests.support.factories import make_line
+
+READERS = 16
+FINDINGS = 12_000  # their export is longer than what the kernel buffers for a connection
+_SLUG = "slow"
+_ADDRESSES = ("/export/findings.jsonl", "/export/findings.csv", "/profile/audit.jsonl")
+
+
+def try_slow_readers(setting: Setting, report: Report) -> None:
+    """Open downloads, read a byte now and then, and send ordinary requests beside them."""
+    with open_service(setting.folder / "service") as service:
+        service.serve()
+        key = service.account(_SLUG)
+        lines = (json.dumps(make_line(file_path=f"f{number}.env")) + "\n" for number in range(FINDINGS))
+        service.run("import", "--account", _SLUG, "-", stdin="".join(lines))
+        owner = sign_in(service, _SLUG, "owner")
+        rng = setting.random()
+        readers = [_open(owner, rng.choice(_ADDRESSES)) for _ in range(READERS)]
+        deadline = setting.deadline()
+        try:
+            while True:
+                for reader in readers:
+                    with suppress(OSError):
+                        reader.recv(1)
+                _ask(service, key, report)
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(1)
+        finally:
+            for reader in readers:
+                reader.close()
+
+
+def _ask(service: Service, key: str, report: Report) -> None:
+    """Send an ordinary request; it must be answered soon, whatever the readers do."""
+    began = time.monotonic()
+    answer = service.get("/findings", key, per_page=1)
+    seconds = time.monotonic() - began
+    report.check(answer.status == 200, f"a request beside slow readers was answered {answer.status}")
+    report.check(seconds < 15, f"a request beside slow readers took {seconds:.1f} s")
+    report.count("requests beside slow readers")
+
+
+def _open(person: PortalSession, path: str) -> socket.socket:
+    """Ask for a download on a connection with a small buffer."""
+    address = urlsplit(str(person.client.base_url))
+    reader = socket.socket()
+    reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    reader.settimeout(5)
+    reader.connect((address.hostname, address.port))
+    cookies = "; ".join(f"{name}={value}" for name, value in person.client.cookies.items())
+    reader.sendall(f"GET {path} HTTP/1.1\r\nHost: {address.netloc}\r\nCookie: {cookies}\r\n\r\n".encode())
+    return reader
