@@ -75,7 +75,7 @@ def test_the_table_of_a_command_has_its_arguments_and_options(name: str) -> None
     table = section("commands.md", f"`outcrop {name}`")
     expected = {*inventory.arguments_of(COMMANDS[name]), *options} - {"--json"}
     assert set(first_column(table)) == expected
-    has_json = name not in {"serve", "worker", "demo", "export"}
+    has_json = name not in {"serve", "worker", "demo", "export", "completion"}
     assert has_json is ("--json" in options), "the table of all commands lists those without --json"
     assert ("`--json`" in table) is has_json
     for cells in rows(table):

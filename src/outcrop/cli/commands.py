@@ -27,6 +27,7 @@ _COMMANDS = {  # command -> (module, function)
     "finding": ("findings", "finding"),
     "settings": ("settings_list", "settings"),
     "report": ("report", "report"),
+    "completion": ("completion", "completion"),
 }
 _HIDDEN = {"finding"}  # replaced by `findings show` and `findings explain`
 _GROUPS = {
