@@ -81,7 +81,18 @@ hypothesis.settings.register_profile("the same every time", derandomize=True)  #
 hypothesis.settings.load_profile("the same every time")
 
 # Files that take long, the longest first: begun last, one of them would keep a single worker busy at the end.
-LONG = ("portal/", "e2e/", "services/", "store/", "contract/", "api/", "cli/", "sources/")
+LONG = (
+    "portal/",
+    "e2e/",
+    "upgrade/",
+    "services/",
+    "store/",
+    "contract/",
+    "api/",
+    "demo/",
+    "cli/",
+    "sources/",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -93,9 +104,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: turn(item.path))
 
 
+def pytest_collection() -> None:
+    gc.disable()  # nothing that is collected becomes garbage
+
+
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()  # thousands of tests that are looked through again and again otherwise
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

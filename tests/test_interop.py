@@ -42,7 +42,7 @@ def test_the_exit_status_distinguishes_passed_failed_and_not_run(
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.stdout.rpartition("\n\n")[2].splitlines() == report, done.stdout + done.stderr
@@ -81,7 +81,7 @@ def test_the_checks_are_collected_only_if_they_are_named(tmp_path: Path) -> None
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=False,
         )
         return re.findall(r"test_\w+\.py", done.stdout)

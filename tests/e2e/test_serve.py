@@ -76,7 +76,7 @@ def wait_for(look: Any, what: str, seconds: float = 120) -> Any:
     while time.monotonic() < end:
         if found := look():
             return found
-        time.sleep(0.05)
+        time.sleep(0.2)
     raise AssertionError(f"waited {seconds} s for {what}")
 
 

@@ -131,7 +131,7 @@ def test_what_a_killed_worker_was_at_is_done_by_another_and_recorded_once(there:
     assert sorted(tries for _, tries, _ in there.sources(scan_id).values()) in ([1, 2, 2], [2, 2, 2])
     until(lambda: there.jobs() == 0, "nothing to be left to do")
     second.send_signal(signal.SIGTERM)
-    assert second.wait(10) == 0
+    assert second.wait(120) == 0
     until(lambda: not there.processes(), "every process to be gone")
     assert there.work_folders() == []
 

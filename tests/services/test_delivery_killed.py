@@ -34,7 +34,7 @@ EXPECTED = {
 }
 # Maximum number of kills, number of events, maximum seconds, and average milliseconds between two kills.
 # The long version: KILLS=2000,24000,3600,3
-KILLS, EVENTS, SECONDS, PAUSE = (int(part) for part in os.environ.get("KILLS", "400,1200,20,60").split(","))
+KILLS, EVENTS, SECONDS, PAUSE = (int(part) for part in os.environ.get("KILLS", "200,600,20,60").split(","))
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from tests.support.rows_read import count_rows_read
 from tests.support.workers import new_database
 
 STORE = Path(__file__).parents[2] / "src" / "outcrop" / "store"
-ROWS, BATCH = 100_000, 100
+ROWS, BATCH = 30_000, 100
 LIMIT = 30 * BATCH  # rows that one statement may read, with its triggers, in all tables together
 PREPARED_AFTER = 12  # executions after which psycopg and the server keep a plan
 LARGE_TABLES = ("findings", "finding_search", "finding_services", "occurrences", "verdicts")

@@ -554,8 +554,9 @@ def test_every_list_equals_plain_sql(
 def test_uncommitted_changes_are_in_no_list(
     store: Backend, account: Account, answers: list[Any], cheap: int
 ) -> None:
+    some = answers[::3]  # of every filter and order; each list of them is compared by the tests above
     _unfold(store, account)
     with _other_transactions(store, account):
-        _compare(store, account, answers, cheap)
+        _compare(store, account, some, cheap)
         store.fold()
-        _compare(store, account, answers, cheap)
+        _compare(store, account, some, cheap)

@@ -50,6 +50,7 @@ OPERATOR = """
 NO_ROWS = """
     db.limit_lock_wait db.fetch_single_row disk.find_write_error findings/bulk.open_bulk_import
     findings/bulk.create_batch_table findings/bulk.flush_search_index findings/bulk.discard_plans
+    findings/bulk.vacuum_tables
 """
 
 

@@ -126,7 +126,7 @@ def check_against(
     *,
     login: str,
     database: str = "",
-    seconds: float = 5.0,
+    seconds: float = 60.0,
     tls: tuple[Path, Path] | None = None,
     ca: Path | None = None,
     **companions: str,

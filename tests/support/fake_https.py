@@ -86,8 +86,15 @@ def serve_https(folder: Path, hosts: tuple[str, ...], respond: Respond) -> Itera
             return web.Response()
         return web.Response(status=response.status, headers=response.headers, body=response.body)
 
+    async def stop(runner: web.ServerRunner) -> None:
+        await runner.cleanup()
+        unfinished = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in unfinished:  # responses whose delay is not over
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
+
     async def start() -> web.ServerRunner:
-        runner = web.ServerRunner(web.Server(handle))
+        runner = web.ServerRunner(web.Server(handle), shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
         server.port = runner.addresses[0][1]
@@ -98,7 +105,7 @@ def serve_https(folder: Path, hosts: tuple[str, ...], respond: Respond) -> Itera
         try:
             yield server
         finally:
-            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+            asyncio.run_coroutine_threadsafe(stop(runner), loop).result()
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

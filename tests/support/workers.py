@@ -44,7 +44,7 @@ def until(probe: Callable[[], T | None], what: str, seconds: float = 120) -> T:
     while time.monotonic() < end:
         if found := probe():
             return found
-        time.sleep(0.1)
+        time.sleep(0.2)
     raise AssertionError(f"waited {seconds} s for {what}")
 
 

@@ -67,20 +67,20 @@ def test_both_versions_work_side_by_side(there: Deployment, last_version: Path) 
     )
     earlier = there.worker(jobs=1, dead_after=20, PYTHONPATH=str(last_version))
     workers = "SELECT count(*) FROM procrastinate_workers"
-    until(lambda: there.backend.sql(workers) == [(2,)], "the worker of the last version", 60)  # two queues
+    until(lambda: there.backend.sql(workers) == [(2,)], "the worker of the last version", 300)  # two queues
     for row in later:
         there.backend.sql("INSERT INTO migrations VALUES (%s, %s, %s, %s)", *row)
     first = there.start(TargetKind.REPOSITORY, there.repository("first"))
-    assert there.wait_for_end(first, 60)["status"] == "completed"
+    assert there.wait_for_end(first, 300)["status"] == "completed"
     assert there.backend.sql("SELECT score_detail ->> 'version' FROM findings") == [("2",)], (
         "the worker of the last version has recorded it"
     )
     there.worker(jobs=1, dead_after=20)
-    until(lambda: there.backend.sql(workers) == [(2 + 3,)], "the worker of this version", 60)
+    until(lambda: there.backend.sql(workers) == [(2 + 3,)], "the worker of this version", 300)
     names = there.organisation("acme", 6)
     there.git.delay = 0.2
     second = there.start(TargetKind.OWNER, "github:acme")
-    assert there.wait_for_end(second, 60)["findings_new"] == 6
+    assert there.wait_for_end(second, 300)["findings_new"] == 6
     assert earlier.poll() is None
     assert {(seen, events) for _, seen, events in there.recorded()} == {(1, 1)}
     assert len(there.recorded()) == 1 + len(names)

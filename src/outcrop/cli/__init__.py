@@ -20,14 +20,23 @@ def main() -> None:
             with printing():
                 print(f"outcrop {__version__}")
             return
-        gc.disable()  # imported modules stay in memory, so collecting garbage during the imports is wasted
-        from outcrop.cli.commands import called_command, tree  # noqa: PLC0415 - imports Typer
+        with importing():
+            from outcrop.cli.commands import called_command, tree  # noqa: PLC0415 - imports Typer
 
-        app = tree(called_command(sys.argv[1:]))
-        gc.freeze()
-        gc.enable()
+            app = tree(called_command(sys.argv[1:]))
         with printing():
             copy_context().run(app)  # the file of --env-file is known to this command only
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Collect no garbage in the block: the modules that it imports stay in memory."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextlib.contextmanager

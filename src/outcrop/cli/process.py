@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from outcrop import metrics
-from outcrop.cli import reporting_failures
+from outcrop.cli import importing, reporting_failures
 from outcrop.cli.env_file import EnvFile, leave_warnings_to_parent, use_env_file
 from outcrop.cli.serve import SHUTDOWN_SECONDS, ChildRole, work_until_signal
 from outcrop.cli.session import run, start
@@ -34,7 +34,8 @@ def process(  # noqa: PLR0917 - one parameter per option
         metrics.start_recording(metrics_folder, metrics_slot)
     watch_parent(_wait_for_end_of_input, stop_within=SHUTDOWN_SECONDS)
     if role is ChildRole.API:
-        from outcrop.cli.api_server import serve_api  # noqa: PLC0415 - the worker does not need FastAPI
+        with importing():
+            from outcrop.cli.api_server import serve_api  # noqa: PLC0415 - the worker does not need FastAPI
 
         serve_api(settings, fd, tls_cert, tls_key)
     else:

@@ -18,6 +18,7 @@ from typing import Annotated, TypeVar
 import structlog
 import typer
 
+from outcrop.cli import importing
 from outcrop.cli.env_file import env_file_arguments
 from outcrop.cli.listen import listen
 from outcrop.cli.metrics_server import Recording, open_metrics
@@ -115,7 +116,8 @@ async def work_until_signal(
 
     The database ends one of its sessions that is idle in a transaction for `idle_timeout` seconds.
     """
-    from outcrop.worker import work  # noqa: PLC0415 - the parent process does not need it
+    with importing():
+        from outcrop.worker import work  # noqa: PLC0415 - the parent process does not need it
 
     jobs = jobs or count_cores()
     stop = asyncio.Event()

@@ -44,6 +44,11 @@ async def _create_run(db: Connection, account_id: int, size: int) -> UUID:
 
     The statistics are those of an empty table, as they are while a run is planned. No plan is kept.
     """
+    await db.execute(
+        """SELECT pg_clear_relation_stats('public', 'scan_sources'),
+                  pg_clear_attribute_stats('public', 'scan_sources', attname, false)
+           FROM pg_attribute WHERE attrelid = 'scan_sources'::regclass AND attnum > 0 AND NOT attisdropped"""
+    )
     run = make_scan(status=ScanStatus.RUNNING, trigger=Trigger.CLI)
     await scans.insert(db, account_id, run)
     names = [f"source {number:06}" for number in range(size)]

@@ -172,7 +172,7 @@ def fake_mysql(
 
 
 def log_in(script, password: str = PASSWORD, login: str = f"mysql://{USER}", **companions: str):
-    return check_against(script, "mysql", password, login=login, database="/shop", seconds=3, **companions)
+    return check_against(script, "mysql", password, login=login, database="/shop", **companions)
 
 
 @pytest.fixture

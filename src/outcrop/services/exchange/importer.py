@@ -98,6 +98,7 @@ async def import_findings(
         detail = {"lines": summary.lines, "new": summary.new, "updated": summary.updated}
         line = audit.AuditLine(now, by, "findings.import", account.slug, detail=detail)
         await audit.append(db, account.id, line)
+    await bulk.vacuum_tables(db, records=summary.lines)
     return replace(summary, unplaced=builder.unplaced)
 
 

@@ -93,6 +93,8 @@ async def _merge_claimed(
         detail = {"lines": summary.lines, **counts, "format": claimed.format}
         line = audit.AuditLine(now, claimed.by, "findings.import", str(claimed.id), detail=detail)
         await audit.append(db, account_id, line)
+    if is_large:
+        await bulk.vacuum_tables(db, records=claimed.records)
 
 
 async def _read_staged(

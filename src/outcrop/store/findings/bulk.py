@@ -58,6 +58,7 @@ _OPTIONAL_COLUMNS = (
 _KEPT_COLUMNS = {"rule", "commit_id", *_OPTIONAL_COLUMNS}
 _COLUMNS = (*rows.WRITTEN_COLUMN_TYPES, *_OPTIONAL_COLUMNS)
 _BATCH_COLUMNS = (*_COLUMNS, "search_text", "keep_first_seen", "keep_last_seen")
+_VACUUM_FROM = 1_000  # records
 _TYPES = rows.COLUMN_TYPES | {
     "fingerprint": "bytea",
     "verdict_key": "bytea",
@@ -76,7 +77,7 @@ _BATCH_TYPES = [_TYPES.get(name, "text") for name in _BATCH_COLUMNS]
 
 @asynccontextmanager
 async def open_bulk_import(db: Connection) -> AsyncIterator[None]:
-    """Run the block in one transaction for many batches; then fold the rollups and vacuum the tables.
+    """Run the block in one transaction for many batches; then fold the rollups.
 
     During the block a temporary table `rollup_deltas` hides the real one, because it comes first in the
     session's search path. The triggers of every batch write to it. At the end only its sums, which are far
@@ -96,15 +97,25 @@ async def open_bulk_import(db: Connection) -> AsyncIterator[None]:
                        GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0""").format(sql.Identifier(str(schema)))
         )
     await rollups.fold_deltas(db)
-    await db.execute("VACUUM (ANALYZE) findings, finding_search, finding_services, rollups, rollup_deltas")
 
 
 @asynccontextmanager
 async def open_small_import(db: Connection) -> AsyncIterator[None]:
-    """Run the block in one transaction for a few batches. The tables are not vacuumed afterwards."""
+    """Run the block in one transaction for a few batches. The rollups are not folded afterwards."""
     async with db.transaction():
         await create_batch_table(db)
         yield
+
+
+async def vacuum_tables(db: Connection, *, records: int) -> None:
+    """Vacuum and analyze the tables of findings after an import of many records, outside of a transaction.
+
+    The time it takes follows the size of the tables. After a small import it is left to autovacuum.
+    """
+    if records >= _VACUUM_FROM:
+        await db.execute(
+            "VACUUM (ANALYZE) findings, finding_search, finding_services, rollups, rollup_deltas"
+        )
 
 
 async def create_batch_table(db: Connection) -> None:
