@@ -28,10 +28,12 @@ async def show_finding(request: PortalRequest) -> Response:
 async def _page(request: PortalRequest, error: OutcropError | None = None) -> Response:
     """Render the finding; after a rejected form with the error and the typed note."""
     db, account_id, id_ = request.db, request.account_id, request.id("id")
-    finding, reasons = await findings.explain_finding(db, account_id, id_)
+    explained = await findings.explain_finding(db, account_id, id_)
+    finding = explained.finding
     values: dict[str, Any] = {
         "finding": finding,
-        "reasons": reasons,
+        "reasons": explained.score,
+        "detection": explained.detection,
         "advice": await findings.get_advice(db, account_id, finding, request.context.own_rules),
         "excerpt": await findings.get_excerpt(db, request.keys, account_id, id_),
         "history": await findings.list_history(db, account_id, id_),
