@@ -13,6 +13,7 @@ from outcrop.cli.env_file import EnvFile, use_env_file, warn_about_ignored_file
 
 _COMMANDS = {  # command -> (module, function)
     "scan": ("scan", "scan"),
+    "why": ("why", "why"),
     "serve": ("serve", "serve"),
     "worker": ("serve", "worker"),
     "demo": ("demo", "demo"),
@@ -29,6 +30,7 @@ _COMMANDS = {  # command -> (module, function)
     "report": ("report", "report"),
     "completion": ("completion", "completion"),
 }
+_TAKES_DASHES = {"why"}  # an argument can be `-:12`, a line of standard input
 _HIDDEN = {"finding"}  # replaced by `findings show` and `findings explain`
 _GROUPS = {
     "account": ("accounts", "account"),
@@ -64,7 +66,8 @@ def tree(called: str = "") -> typer.Typer:
     is_unknown = called not in {*_COMMANDS, *_GROUPS, "--version"}
     for name, place in _COMMANDS.items():
         if is_unknown or name == called:
-            app.command(name, hidden=name in _HIDDEN)(_import_command(*place))
+            settings = {"ignore_unknown_options": name in _TAKES_DASHES}
+            app.command(name, hidden=name in _HIDDEN, context_settings=settings)(_import_command(*place))
     for name, place in _GROUPS.items():
         if is_unknown or name == called:
             app.add_typer(_import_command(*place), name=name)

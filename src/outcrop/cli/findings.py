@@ -13,7 +13,6 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Finding, public_fields
 from outcrop.domain.ids import parse_id
 from outcrop.runtime import open_session
-from outcrop.scanner.risk.reasons import ScoreReason
 from outcrop.services import accounts, findings
 
 
@@ -27,14 +26,16 @@ def finding(
     if (id_ := parse_id(finding_id)) is None:
         raise BadInputError(f"{finding_id!r} is not the id of a finding")
 
-    async def main() -> tuple[Finding, list[ScoreReason]]:
+    async def main() -> findings.ExplainedFinding:
         async with open_session(settings) as session:
             found = await accounts.get_account(session.db, account)
             return await findings.explain_finding(session.db, found.id, id_)
 
-    shown, reasons = run(main)
+    explained = run(main)
+    shown, reasons = explained.finding, explained.score
     if as_json:
-        print_json(_fields(shown) | {"score": [asdict(reason) for reason in reasons]})
+        detection = [reason._asdict() for reason in explained.detection]
+        print_json(_fields(shown) | {"score": [asdict(reason) for reason in reasons], "detection": detection})
         return
     show({name: value for name, value in _fields(shown).items() if value is not None}, as_json=False)
     print()

@@ -29,14 +29,16 @@ async def show_finding(request: PortalRequest) -> Response:
 async def _page(request: PortalRequest, error: OutcropError | None = None) -> Response:
     """Render the finding; after a rejected form with the error and the typed note."""
     db, account_id, id_ = request.db, request.account_id, request.id("id")
-    finding, reasons = await findings.explain_finding(db, account_id, id_)
+    explained = await findings.explain_finding(db, account_id, id_)
+    finding = explained.finding
     history = await findings.list_history(db, account_id, id_)
     check = describe_check(finding, history, request.now)
     if request.http.headers.get("x-part") == "list":  # the script waits for the end of a check
         return request.render("finding_check.html", finding=finding, check=check)
     values: dict[str, Any] = {
         "finding": finding,
-        "reasons": reasons,
+        "reasons": explained.score,
+        "detection": explained.detection,
         "advice": await findings.get_advice(db, account_id, finding, request.context.own_rules),
         "excerpt": await findings.get_excerpt(db, request.keys, account_id, id_),
         "history": history,

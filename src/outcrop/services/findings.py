@@ -15,6 +15,7 @@ from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import Action, Finding, Status, TriageAction, TriageResult, apply_triage, cut_note
 from outcrop.domain.paging import FindingQuery, Page
 from outcrop.domain.secret import MaskedText, is_password
+from outcrop.scanner.risk.detection import DetectionReason, explain_stored
 from outcrop.scanner.risk.reasons import ScoreReason, explain_stored_score
 from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.scanner.rules.advice import Advice, find_advice
@@ -42,14 +43,22 @@ async def get_finding(db: Connection, account_id: int, finding_id: UUID) -> Find
     return finding
 
 
-async def explain_finding(
-    db: Connection, account_id: int, finding_id: UUID
-) -> tuple[Finding, list[ScoreReason]]:
-    """Return a finding with the reasons for its score."""
+@dataclass(frozen=True, slots=True)
+class ExplainedFinding:
+    """A finding with the reasons for its score, and those for the confidence of its detection."""
+
+    finding: Finding
+    score: list[ScoreReason]
+    detection: list[DetectionReason]
+
+
+async def explain_finding(db: Connection, account_id: int, finding_id: UUID) -> ExplainedFinding:
+    """Return a finding with the reasons for its score and for its detection."""
     if (scored := await table.select_with_score(db, account_id, finding_id)) is None:
         raise NotFoundError("no such finding")
-    finding, score_detail = scored
-    return finding, explain_stored_score(score_detail, finding)
+    finding, detail = scored
+    detection = explain_stored(detail, finding.detection_confidence)
+    return ExplainedFinding(finding, explain_stored_score(detail, finding), detection)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from outcrop.domain.finding import MAX_LINES, SourceType
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
-from outcrop.scanner.engine.hit import Hit
+from outcrop.scanner.engine.hit import Hit, record_lost
 from outcrop.scanner.engine.kinds_of_hits import lower_at
 from outcrop.scanner.engine.precedence import keep_best
 from outcrop.scanner.engine.scan import ScanResult
@@ -133,7 +133,9 @@ def applicable_hits(found: ScanResult, path: bytes | None) -> list[tuple[str, Hi
     by_member: dict[str, list[Hit]] = {}
     for inner, found_hit in found.hits:
         hit = lower_at(found_hit, member_path(path, inner) or b"")
-        if hit is not None and _applies_at(hit, member_path(path, inner) or b""):
+        if hit is None:
+            record_lost(found_hit, "in a file of this name such values are no credentials")
+        elif _applies_at(hit, member_path(path, inner) or b""):
             by_member.setdefault(inner, []).append(hit)
     kept: list[tuple[str, Hit]] = []
     for inner, hits in by_member.items():
@@ -170,10 +172,15 @@ def _applies_at(hit: Hit, path: bytes) -> bool:
     if (rule.path_regex and not path_matches(rule.path_regex, path)) or (
         rule.paths and not _matches_glob(rule.paths, path)
     ):
+        record_lost(hit, "the rule is for files of other names")
         return False
-    return not (hit.bare and is_code_file(path)) and not is_allowed_at(
-        rule.allowlists, hit.allowlist_numbers, path
-    )
+    if hit.bare and is_code_file(path):
+        record_lost(hit, "without quotes it is an expression in a file of source code")
+        return False
+    if is_allowed_at(rule.allowlists, hit.allowlist_numbers, path):
+        record_lost(hit, "an allowlist of the rule allows it in this file")
+        return False
+    return True
 
 
 def _matches_glob(patterns: tuple[str, ...], path: bytes) -> bool:

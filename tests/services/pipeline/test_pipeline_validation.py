@@ -77,6 +77,7 @@ def test_a_live_credential_is_valid_and_has_its_services(validating, account):
     assert found["validation_detail"]["reason"] == "GitHub accepts the token"
     assert found["composite_score"] >= 90
     assert found["score_detail"]["parts"]["liveness"] == 40
+    assert found["score_detail"]["reasons"] == [["checksum", 0.0]]  # the portal shows them
     ((_, sent),) = validating.pipeline.sql(
         "SELECT event, finding FROM outbox WHERE account_id = %s", account.id
     )

@@ -43,8 +43,8 @@ def explanation(pipeline: Pipeline, account: Account, finding: dict[str, Any], n
 
     async def explain() -> str:
         async with pipeline.context.pool.connection() as db:
-            _, reasons = await findings.explain_finding(db, account.id, finding["id"])
-        return next(reason.sentence for reason in reasons if reason.name == name)
+            explained = await findings.explain_finding(db, account.id, finding["id"])
+        return next(reason.sentence for reason in explained.score if reason.name == name)
 
     return pipeline.wait(explain())
 

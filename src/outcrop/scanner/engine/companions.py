@@ -10,7 +10,8 @@ from itertools import pairwise
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret
-from outcrop.scanner.engine.hit import Hit
+from outcrop.scanner import trace
+from outcrop.scanner.engine.hit import Hit, record_lost
 from outcrop.scanner.generic.placeholders import decode_value
 from outcrop.scanner.patterns.re2_match import compile_with_group, find_spans
 from outcrop.scanner.rules.model import CompanionSpec
@@ -26,9 +27,12 @@ MAX_ROW = 4_000
 
 def drop_incomplete(hits: list[Hit], data: bytes) -> list[Hit]:
     """Return the hits without those that lack, nearby in `data`, a companion that their rule requires."""
-    incomplete = {
-        id(hit) for hit, _, companion in _find_companions(hits, data, only_required=True) if companion is None
-    }
+    incomplete: set[int] = set()
+    for hit, spec, companion in _find_companions(hits, data, only_required=True):
+        if companion is None:
+            incomplete.add(id(hit))
+            if trace.active is not None:
+                record_lost(hit, f"its companion is missing: no {spec.name} within {spec.within} bytes")
     return [hit for hit in hits if id(hit) not in incomplete] if incomplete else hits
 
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret
+from outcrop.scanner import trace
 from outcrop.scanner.engine.hit import Hit, OverlapTest
 from outcrop.scanner.generic.candidate import Candidate
 from outcrop.scanner.generic.find import (
@@ -41,13 +42,17 @@ from outcrop.scanner.patterns.re2_match import (
 )
 from outcrop.scanner.patterns.regex_ast import WORD_BYTES
 from outcrop.scanner.rules.allowlist import match_allowlists
-from outcrop.scanner.rules.model import CredentialForm, Rule, ValueLayout
+from outcrop.scanner.rules.model import CredentialForm, Rule, Strength, ValueChecks, ValueLayout
 from outcrop.scanner.text.encodings import decode_base64_value
 
 MAX_CACHED_WINDOWS = 500  # enough for versions of one file, which repeat the same lines thousands of times
 MAX_CACHED_WINDOW = 4_096  # bytes
 MAX_LEAD_IN = 512  # bytes from a name to its value: more than `scanner.generic` reads
 _LOW = Confidence.LOW  # an enum member costs a lookup at each use
+# What decides the confidence of a hit.
+_REASONS: dict[Strength, trace.Reasons] = {strength: ((str(strength), 0.0),) for strength in Strength}
+_REASONS_AGAINST: trace.Reasons = ((trace.WRONG_CHECKSUM, 0.0),)
+_REASONS_OF_PLACEHOLDER: trace.Reasons = ((trace.PLACEHOLDER, 0.0),)
 
 Span = tuple[int, int]  # (start, end)
 
@@ -189,8 +194,10 @@ def _confirm_by_regex(
     """
     size = len(data)
     # An allowlist may read the rest of the line, which can be outside of the window.
-    use_cache = len(ends) <= MANY_MATCHES and not (
-        rule.allowlists and any(allowlist.regex_target == "line" for allowlist in rule.allowlists)
+    use_cache = (
+        len(ends) <= MANY_MATCHES
+        and trace.active is None
+        and not (rule.allowlists and any(allowlist.regex_target == "line" for allowlist in rule.allowlists))
     )
     windows = _windows(form, ends, size)
     if form.window.until is not None:
@@ -320,22 +327,43 @@ def _check_value(
     if rule.decode == "base64":
         decoded = decode_base64_value(raw)
         if decoded is None:
-            return None
+            return _reject(rule, value, raw, "it is no base64 of a text")
         raw = decoded
     text = decode_value(raw)
     checks = form.checks
-    if checks.exclude is not None and matches_fully(compile_cached(checks.exclude), raw):
-        return None
-    if (checks.min_entropy and not has_entropy(text, checks.min_entropy)) or (
-        checks.not_words and is_made_of_words(text)
-    ):
-        return None
+    if reason := _failed_check(checks, text, raw):
+        return _reject(rule, value, raw, reason)
     has_wrong_checksum = checks.checksum is not None and not CHECKSUMS[checks.checksum](text)
     placeholder = not has_wrong_checksum and is_placeholder(text)
     confidence = _LOW if has_wrong_checksum or placeholder else form.confidence
     secret = Secret(text, mask_all=rule.password)
     hit = Hit(rule, secret, *value, form.strength, confidence, placeholder, form.companion)
+    hit.reasons = _REASONS_AGAINST if has_wrong_checksum else _REASONS[form.strength]
+    if placeholder:
+        hit.reasons = _REASONS_OF_PLACEHOLDER
     return _apply_allowlists(hit, data, value, groups[0]) if rule.allowlists and groups else hit
+
+
+def _failed_check(checks: ValueChecks, text: str, raw: bytes) -> str:
+    """Return why a value is not what a form looks for, by its checks; "" if it passes them.
+
+    `text` and `raw` are the same value.
+    """
+    if checks.exclude is not None and matches_fully(compile_cached(checks.exclude), raw):
+        return "the rule excludes values of this form"
+    if checks.min_entropy and not has_entropy(text, checks.min_entropy):
+        return "its characters are not random enough (entropy)"
+    if checks.not_words and is_made_of_words(text):
+        return "it is made of words"
+    return ""
+
+
+def _reject(rule: Rule, value: Span, raw: bytes, reason: str) -> Hit | None:
+    """Return None, and record why the value at the span `value` is not what the rule finds."""
+    if trace.active is not None:
+        secret = Secret(decode_value(raw), mask_all=rule.password)
+        trace.record(*value, rule=rule.id, reason=reason, value=secret)
+    return None
 
 
 def _apply_allowlists(hit: Hit, data: bytes, value: Span, match: Span) -> Hit | None:
@@ -345,7 +373,8 @@ def _apply_allowlists(hit: Hit, data: bytes, value: Span, match: Span) -> Hit | 
     """
     allowlist_numbers = match_allowlists(hit.rule.allowlists, data, value, match)
     if allowlist_numbers is None:
-        return None
+        raw = data[value[0] : value[1]]
+        return _reject(hit.rule, value, raw, "an allowlist of the rule allows it")
     hit.allowlist_numbers = allowlist_numbers
     return hit
 
@@ -363,7 +392,10 @@ def _judge_value(
     name = groups[name_group] if name_group else None
     assert form.judge is not None  # noqa: S101 - the caller checks
     candidate = judge_match(data, value, name, form.judge)
-    return _candidate_hit(rule, form, data, candidate) if candidate else None
+    if candidate is None:
+        trace.record(*value, value=Secret(decode_value(data[value[0] : value[1]]), mask_all=True))
+        return None
+    return _candidate_hit(rule, form, data, candidate)
 
 
 @lru_cache(maxsize=64)
@@ -380,5 +412,5 @@ def _candidate_hit(rule: Rule, form: CredentialForm, data: bytes, candidate: Can
     start, end = candidate.start, candidate.end
     secret = Secret(decode_value(data[start:end]), mask_all=rule.password)
     hit = Hit(rule, secret, start, end, form.strength, candidate.confidence, candidate.placeholder)
-    hit.judged, hit.bare = True, candidate.bare
+    hit.judged, hit.bare, hit.reasons = True, candidate.bare, candidate.reasons
     return hit

@@ -19,10 +19,11 @@ from dataclasses import replace
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
+from outcrop.scanner import trace
 from outcrop.scanner.engine.companions import attach_companions, drop_incomplete
 from outcrop.scanner.engine.confirm import confirm, confirm_generic
 from outcrop.scanner.engine.decoded import hash_escaped_range, scan_changed_text, scan_pieces
-from outcrop.scanner.engine.hit import Hit, overlap_test
+from outcrop.scanner.engine.hit import Hit, overlap_test, record_lost
 from outcrop.scanner.engine.kinds_of_hits import apply_kinds, lower_in_pages
 from outcrop.scanner.engine.precedence import drop_reported_companions, keep_best_by_scope, merge_decoded
 from outcrop.scanner.engine.ruleset import RuleSet
@@ -50,6 +51,7 @@ MAX_LOGIN_LENGTH = 200  # bytes from the `://` of an address to its password
 MAX_DEPTH = 3  # encodings inside each other
 _REST_OF_PASSWORD = re.compile(rb"%40[^\s\"'`<>/\\@]{0,256}@")
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # of UTF-8
+NO_VALUE = "no value of its format is here"
 _LOW, _GENERIC = Confidence.LOW, Strength.GENERIC  # an enum member costs a lookup at each use
 
 Position = tuple[int, int]  # (line, column), counted from 1
@@ -113,17 +115,22 @@ def _find_hits(
     companion_offsets = attach_companions(plain, data, min_confidence)
     plain = drop_reported_companions(plain, companion_offsets)
     # A generic value can begin inside the =3D of a quoted-printable mail; after the =3D it is found too.
-    plain = [
-        hit
-        for hit in plain
-        if not (hit.strength is _GENERIC and data.startswith(b"3D", hit.start))
-        or not is_quoted_printable_equals(data, hit.start)
-    ]
+    plain = [hit for hit in plain if not _begins_in_escape(hit, data)]
     hits = merge_decoded(plain, decoded)
     if explain:
         hits += dropped
     hits.sort(key=lambda hit: (hit.start, hit.end, hit.rule.id))
     return hits
+
+
+def _begins_in_escape(hit: Hit, data: bytes) -> bool:
+    """Whether a generic hit begins with the `3D` of an equals sign in a quoted-printable mail."""
+    if hit.strength is not _GENERIC or not data.startswith(b"3D", hit.start):
+        return False
+    is_escape = is_quoted_printable_equals(data, hit.start)
+    if is_escape:
+        record_lost(hit, "it begins inside an escape of a mail, and is found after it too")
+    return is_escape
 
 
 def confirm_forms(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, *, include_low: bool) -> list[Hit]:
@@ -142,6 +149,7 @@ def confirm_forms(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, *, include
         if number >= ruleset.trigger_count:  # the triggers of encodings
             break
         for rule, form in ruleset.forms[number]:
+            trace.begin(rule.id)
             if form.trigger.keywords:
                 lowered = lowered or data.lower()
                 if not any(keyword.encode() in lowered for keyword in form.trigger.keywords):
@@ -151,13 +159,26 @@ def confirm_forms(ruleset: RuleSet, data: bytes, ends: EndsByTrigger, *, include
                 continue
             confirmed = list(confirm(rule, form, data, ends[number]))
             hits += confirmed
+            _record_triggers(form, data, ends[number], confirmed)
             if rule.settles_values:
                 specific_spans += [(hit.start, hit.end) for hit in confirmed]
     if generic_forms:
         taken = overlap_test(specific_spans) if specific_spans else None
         for rule, form, number in generic_forms:
+            trace.begin(rule.id)
             hits += confirm_generic(rule, form, data, ends[number], taken, include_low=include_low)
     return hits
+
+
+def _record_triggers(form: CredentialForm, data: bytes, ends: list[int], confirmed: list[Hit]) -> None:
+    """Record where a form's trigger matches without a value of its format, for `outcrop why`."""
+    if trace.active is None:
+        return
+    before, after = form.reach
+    for end in ends:
+        if not any(hit.start <= end + after and hit.end >= end - before for hit in confirmed):
+            start = min(end, len(data)) - 1
+            trace.record(start, end, reason=NO_VALUE)
 
 
 def find_in_decoded(
@@ -179,7 +200,8 @@ def find_in_decoded(
         escape_ends = sorted(escape_ends + quote_ends)
     for start, stop in find_escaped_ranges(data, escape_ends) if escape_ends else ():
         range_hash = hash_escaped_range(data, start, stop, depth, min_confidence)
-        if range_hash in ruleset.hitless_ranges or (escaped := decode_escapes(data, start, stop)) is None:
+        is_known = range_hash in ruleset.hitless_ranges and trace.active is None
+        if is_known or (escaped := decode_escapes(data, start, stop)) is None:
             continue
         piece_ends = scan_changed_text(ruleset, escaped, ends)
         found = _find_in_piece(ruleset, escaped, piece_ends, depth, min_confidence)
@@ -199,7 +221,8 @@ def _find_in_piece(
     `ends` are the trigger matches in the piece, `depth` is the number of encodings around that text. A value
     that the end of the piece may have cut off is dropped.
     """
-    hits = _find_hits(ruleset, piece.text, ends, depth + 1, min_confidence) if ends else []
+    with trace.decoding(piece.encoding, piece.original_offset):
+        hits = _find_hits(ruleset, piece.text, ends, depth + 1, min_confidence) if ends else []
     at_origin: list[Hit] = []
     for hit in hits:
         if not piece.is_cut_at(hit.start, hit.end):
@@ -233,9 +256,15 @@ def _find_in_archives(
     """
     for text, start, stop, encoding in unpack_base64_archives(data, ends):
         text_ends = scan_triggers(ruleset, text)
-        hits = _find_hits(ruleset, text, text_ends, MAX_DEPTH - 1, min_confidence) if text_ends else []
+        with trace.decoding("packed", _always(start)):
+            hits = _find_hits(ruleset, text, text_ends, MAX_DEPTH - 1, min_confidence) if text_ends else []
         for hit in hits:
             yield replace(hit, start=start, end=stop, encoding=(*encoding, *hit.encoding))
+
+
+def _always(offset: int) -> trace.OffsetMap:
+    """Return a function that maps every offset to this one."""
+    return lambda _: offset
 
 
 def locate(hits: list[Hit], data: bytes, position: Position) -> None:

@@ -4,9 +4,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Any
 
 from outcrop.domain.finding import Confidence, FindingContext
 from outcrop.domain.secret import Secret
+from outcrop.scanner import trace
 from outcrop.scanner.kinds.classify import KINDS
 from outcrop.scanner.rules.model import Rule, Strength
 
@@ -44,6 +46,7 @@ class Hit:
     allowlist_numbers: tuple[
         int, ...
     ] = ()  # allowlists that allow the value in the paths and commits they name
+    reasons: trace.Reasons = ()  # what decided its confidence: for and against it, with points
 
     @property
     def allowed(self) -> bool:
@@ -65,6 +68,16 @@ class Hit:
         """Whether the hit is of a kind that is not reported at all; `find` returns it only to explain."""
         return self.kind != "" and KINDS[self.kind].is_dropped
 
+    @property
+    def reason_ids(self) -> list[list[Any]]:
+        """What is stored with a finding: pairs of a reason's id and its points, no part of the value."""
+        reasons: list[list[Any]] = [[reason, round(points, 1)] for reason, points in self.reasons]
+        if self.placeholder and (trace.PLACEHOLDER, 0.0) not in self.reasons:
+            reasons.append([trace.PLACEHOLDER, 0.0])
+        if self.kind:
+            reasons.append([trace.KIND + self.kind, 0.0])
+        return reasons
+
     def shifted(self, by: int) -> "Hit":
         """Return a copy of the hit `by` bytes further on.
 
@@ -81,8 +94,13 @@ class Hit:
             self.companion_name,
         )
         hit.judged, hit.bare, hit.allowlist_numbers = self.judged, self.bare, self.allowlist_numbers
-        hit.kind, hit.floor = self.kind, self.floor
+        hit.kind, hit.floor, hit.reasons = self.kind, self.floor, self.reasons
         return hit
+
+
+def record_lost(hit: Hit, reason: str) -> None:
+    """Record why a hit is not reported, for `outcrop why`."""
+    trace.record(hit.start, hit.end, rule=hit.rule.id, reason=reason, value=hit.secret)
 
 
 def overlap_test(ranges: Iterable[tuple[int, int]]) -> OverlapTest:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.scanner.engine.hit import Hit
+from outcrop.scanner.engine.hit import Hit, record_lost
 from outcrop.scanner.kinds.classify import classify
 from outcrop.scanner.kinds.kind import Kind, Sample
 from outcrop.scanner.kinds.paths import kind_at
@@ -30,6 +30,7 @@ def apply_kinds(hits: list[Hit], data: bytes, *, include_low: bool) -> tuple[lis
         if kind.limit is None:
             hit.confidence = Confidence.LOW
             dropped.append(hit)
+            record_lost(hit, kind.reason)
             continue
         if hit.confidence.at_least(kind.limit):
             hit.confidence = kind.limit

@@ -33,16 +33,18 @@ In 1, 3 and 4 decoded hits of low confidence do not count.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from urllib.parse import unquote
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
 from outcrop.scanner.engine.companions import CompanionOffsets
-from outcrop.scanner.engine.hit import Hit, OverlapTest, overlap_test
+from outcrop.scanner.engine.hit import Hit, OverlapTest, overlap_test, record_lost
 from outcrop.scanner.rules.model import Strength
 
+OVERLAPPED = "another rule is preferred for this value"
+DECODED_TOO = "the same value is reported as written, or decoded"
 _LOW, _GENERIC = Confidence.LOW, Strength.GENERIC  # an enum member costs a lookup at each use
 _STRENGTH_RANK = {strength: rank for rank, strength in enumerate(Strength)}  # 0 is the strongest
 
@@ -87,7 +89,10 @@ def _prefer_own_rules(hits: Iterable[Hit]) -> list[Hit]:
         for hit in hits
         if not hit.rule.is_from_gitleaks and hit.companion_name is None and hit.confidence is not _LOW
     }
-    return [hit for hit in hits if not (hit.rule.is_from_gitleaks and (hit.start, hit.end) in own)]
+    kept, lost = _split(hits, lambda hit: hit.rule.is_from_gitleaks and (hit.start, hit.end) in own)
+    for hit in lost:
+        record_lost(hit, "a rule of our own has found the same value")
+    return kept
 
 
 def _keep_best_of(hits: list[Hit]) -> list[Hit]:
@@ -98,6 +103,7 @@ def _keep_best_of(hits: list[Hit]) -> list[Hit]:
     for hit in sorted(hits, key=_precedence):
         at = bisect_left(starts, hit.start)
         if (at > 0 and ends[at - 1] > hit.start) or (at < len(starts) and starts[at] < hit.end):
+            record_lost(hit, OVERLAPPED)
             continue
         starts.insert(at, hit.start)
         ends.insert(at, hit.end)
@@ -138,7 +144,12 @@ def drop_reported_companions(hits: list[Hit], offsets: CompanionOffsets) -> list
         if hit.confidence is not _LOW
         for offset in offsets.get(id(hit), ())
     }
-    return [hit for hit in hits if hit.companion_name is None or (hit.rule.id, hit.start) not in attached]
+    kept, lost = _split(
+        hits, lambda hit: hit.companion_name is not None and (hit.rule.id, hit.start) in attached
+    )
+    for hit in lost:
+        record_lost(hit, "it belongs to another credential, and is reported with it")
+    return kept
 
 
 def merge_decoded(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
@@ -155,9 +166,11 @@ def merge_decoded(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
     decoded = _drop_known_values(plain, decoded)
     plain = _drop_found_decoded(plain, decoded, overlaps_specific)
     overlaps_plain = overlap_test((hit.start, hit.end) for hit in plain if not hit.is_doubtful)
-    decoded = [
-        hit for hit in decoded if hit.strength is not _GENERIC or not overlaps_plain(hit.start, hit.end)
-    ]
+    decoded, lost = _split(
+        decoded, lambda hit: hit.strength is _GENERIC and overlaps_plain(hit.start, hit.end)
+    )
+    for hit in lost:
+        record_lost(hit, OVERLAPPED)
     hits = plain + decoded
     return _drop_hidden_doubtful(hits) if any(hit.is_doubtful for hit in hits) else hits
 
@@ -180,7 +193,9 @@ def _drop_same_start(plain: list[Hit], decoded: list[Hit]) -> tuple[list[Hit], l
             written = reveal(same.secret)
             # A password in a URL is percent-encoded, and is used like that.
             keep_plain = same.confidence is not _LOW and reveal(hit.secret) in {written, unquote(written)}
-            dropped.add(id(hit if keep_plain else same))
+            lost = hit if keep_plain else same
+            dropped.add(id(lost))
+            record_lost(lost, DECODED_TOO)
     return [hit for hit in plain if id(hit) not in dropped], [
         hit for hit in decoded if id(hit) not in dropped
     ]
@@ -198,6 +213,8 @@ def _drop_known_values(plain: list[Hit], decoded: list[Hit]) -> list[Hit]:
         if rank < ranks.get(value, len(_STRENGTH_RANK)):
             ranks[value] = rank
             kept.append(hit)
+        else:
+            record_lost(hit, DECODED_TOO)
     return kept
 
 
@@ -221,6 +238,8 @@ def _drop_found_decoded(plain: list[Hit], decoded: list[Hit], overlaps_specific:
         is_generic_or_decoded = hit.strength is _GENERIC or value in decoded_values
         if not is_attached and not (is_generic_or_decoded and overlaps_specific(hit.start, hit.end)):
             kept.append(hit)
+        else:
+            record_lost(hit, DECODED_TOO)
     return kept
 
 
@@ -231,5 +250,18 @@ def _drop_hidden_doubtful(hits: list[Hit]) -> list[Hit]:
     """
     certain = [hit for hit in hits if not hit.is_doubtful]
     overlaps_certain = overlap_test((hit.start, hit.end) for hit in certain)
-    doubtful = [hit for hit in hits if hit.is_doubtful and not overlaps_certain(hit.start, hit.end)]
+    doubtful, hidden = _split(
+        [hit for hit in hits if hit.is_doubtful], lambda hit: overlaps_certain(hit.start, hit.end)
+    )
+    for hit in hidden:
+        record_lost(hit, OVERLAPPED)
     return certain + keep_best(doubtful)
+
+
+def _split(hits: Iterable[Hit], is_lost: Callable[[Hit], bool]) -> tuple[list[Hit], list[Hit]]:
+    """Return the hits that are kept, and those that are lost."""
+    kept: list[Hit] = []
+    lost: list[Hit] = []
+    for hit in hits:
+        (lost if is_lost(hit) else kept).append(hit)
+    return kept, lost

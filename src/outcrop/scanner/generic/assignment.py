@@ -24,7 +24,8 @@ import re
 from functools import lru_cache
 
 from outcrop.domain.finding import Confidence
-from outcrop.scanner.generic.candidate import VALUE_END, Candidate, judge_value, make_candidate
+from outcrop.scanner import trace
+from outcrop.scanner.generic.candidate import VALUE_END, Candidate, judge_value, make_candidate, reject
 from outcrop.scanner.generic.context import (
     NEEDS_MORE_TEXT,
     NameBefore,
@@ -139,14 +140,15 @@ def judge_assignment(  # noqa: PLR0917 - called for every match: a call without 
     else:
         stop = line_end + 1
     offset = (data.rfind(b"\n", text_start, start) + 1) or text_start
-    found = _judge_in_text(data[offset:stop], start - offset, judge, is_bare, True, dismiss)
+    judge_in_text = _judge_in_text if trace.active is None else _judge_in_text.__wrapped__
+    found = judge_in_text(data[offset:stop], start - offset, judge, is_bare, True, dismiss)
     if found is _NEEDS_MORE_TEXT:
         offset, stop = text_start, start + _BYTES_FROM_VALUE if is_bare else stop
-        found = _judge_in_text(data[offset:stop], start - offset, judge, is_bare, False, dismiss)
+        found = judge_in_text(data[offset:stop], start - offset, judge, is_bare, False, dismiss)
         if found is _NEEDS_MORE_TEXT:
-            return None
+            return reject("no name of a credential is before it")
     elif found and is_pod_checksum(data, found.start + offset, found.end + offset):
-        return None
+        return reject("it is the checksum of a package")
     if found is None:
         return _judge_long_value(data, start, judge, is_bare=is_bare)
     if found.confidence is _LOW and not include_low:
@@ -173,8 +175,7 @@ def _judge_long_value(data: bytes, start: int, judge: str, *, is_bare: bool) -> 
     name = find_name_before(before, judge, is_bare, True)
     if name is None or name is NEEDS_MORE_TEXT or name.noun is Noun.KEY:
         return None
-    score = weigh(value[0], name.noun, "bare" if is_bare else "quoted")
-    return make_candidate(data, start, end, score.confidence)
+    return make_candidate(data, start, end, weigh(value[0], name.noun, "bare" if is_bare else "quoted"))
 
 
 def is_dismissed_in_line(data: bytes, start: int, judge: str, is_bare: bool) -> bool:
@@ -241,7 +242,7 @@ def _judge_in_text(  # noqa: PLR0917 - a cached function is quicker without name
     if before[-1] in _SPACES and (scheme := _AUTH_SCHEME_BEFORE.search(before)):
         before, is_bare = before[: scheme.start()], False
     if (is_bare and _CALL_OR_INDEX.match(data, start)) or (dismiss and is_dismissed(data, start, is_bare)):
-        return None
+        return reject("it is a call, an index, a variable or a placeholder")
     return _judge_by_name(data, start, before, judge, is_bare=is_bare, is_line=is_line)
 
 
@@ -257,19 +258,21 @@ def _judge_by_name(  # noqa: PLR0911 - one return for each kind of value
     """
     name = find_name_before(before, judge, is_bare, is_line)
     if name is None:
-        return None
+        return reject("the name before it announces no credential, or does not lead to it")
     if name is NEEDS_MORE_TEXT:
         return _NEEDS_MORE_TEXT
     if is_bare and is_test_result(data, name.start, name.name):
-        return None
+        return reject("it is behind the result of a test")
     is_bare = (
         is_bare and b"\n" not in name.separator
     )  # a value in a line of its own is complete, as if quoted
     if b"{" in name.separator and _OBJECT_IN_STRING.search(name.separator):
         return _judge_object_member(data, start)
     value = _match_value(data, start, before[-1], is_bare=is_bare)
-    if value is None or _is_no_credential(name, value[0], data[value.end() + 1 : value.end() + 2]):
-        return None
+    if value is None:
+        return reject("it is empty or too long")
+    if _is_no_credential(name, value[0], data[value.end() + 1 : value.end() + 2]):
+        return reject("it repeats its name, identifies something, or is a word of a list")
     end = value.end()
     if name.name[-7:].lower() == b"userpwd" and (user := _USER_AND_COLON.match(data, start, end)):
         start = user.end()
@@ -350,7 +353,7 @@ def _judge_quoted(  # noqa: PLR0917 - the value, its quote, its name
     around the value.
     """
     if end >= len(data) or data[end] != quote or (quote == _BACKTICK and b" " in data[start:end]):
-        return None
+        return reject("its closing quote is missing, or it is a command between backticks")
     while data[end - 1] == _BACKSLASH:  # the closing quote is escaped
         end -= 1
     reasons = (*_expression_context(name.separator, data[end + 1 : end + 4]), *context)
@@ -398,7 +401,7 @@ def _judge_unquoted(
     """
     separator = name.separator
     if data[start] == _AT and separator.strip() == b"-":
-        return None
+        return reject("it is the name of an author")
     in_sentence = separator.strip() in {b"is", b"was"}
     if separator[-1:] in _SPACES and has_text_after(data, end):
         context = ()
@@ -406,10 +409,11 @@ def _judge_unquoted(
     if in_sentence:
         context = (IN_SENTENCE,)
     if name.noun is not Noun.KEY and (bracket_end := _find_end_after_bracket(data, start, end, name.line)):
-        score = weigh(data[start:bracket_end], name.noun, "bare", context)
-        return make_candidate(data, start, bracket_end, score.confidence)
+        return make_candidate(
+            data, start, bracket_end, weigh(data[start:bracket_end], name.noun, "bare", context)
+        )
     if data[end : end + 1] in _OPENING_BRACKETS and not VALUE_END.search(data, start, end):
-        return None
+        return reject("it is a call or an index")
     found = judge_value(data, start, end, name.noun, "bare", context)
     if found is None:
         return None

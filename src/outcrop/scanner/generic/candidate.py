@@ -14,9 +14,10 @@ import re
 from typing import NamedTuple
 
 from outcrop.domain.finding import Confidence
+from outcrop.scanner import trace
 from outcrop.scanner.generic.names import Noun
 from outcrop.scanner.generic.placeholders import decode_value, is_placeholder
-from outcrop.scanner.generic.score import weigh
+from outcrop.scanner.generic.score import NO_POINTS, ValueScore, weigh
 
 # The end of a value without quotes: the next parameter of a URL or of a list, an escape, an HTML entity,
 # punctuation or brackets at the end.
@@ -34,7 +35,7 @@ class Candidate(NamedTuple):
     """A value that may be a credential: its confidence and its span in the text.
 
     `bare` says that it is unquoted where code has an expression: in a source file it is no credential.
-    `placeholder` says that it is a placeholder, always with low confidence.
+    `placeholder` says that it is a placeholder, always with low confidence. `reasons` are those of its score.
     """
 
     confidence: Confidence
@@ -42,6 +43,13 @@ class Candidate(NamedTuple):
     end: int
     bare: bool = False
     placeholder: bool = False
+    reasons: trace.Reasons = ()
+
+
+def reject(reason: str, points: trace.Reasons = ()) -> Candidate | None:
+    """Return None, and remember why the value is no credential."""
+    trace.note(reason, points)
+    return None
 
 
 def judge_value(  # noqa: PLR0917 - the value, its name, its place
@@ -62,19 +70,22 @@ def judge_value(  # noqa: PLR0917 - the value, its name, its place
             lambda escape: chr(int(escape[1], 16)).encode("utf-8", "surrogatepass"), value
         )
     if not value.isascii() and not _is_text(value):
-        return None
-    return make_candidate(data, start, end, weigh(value, noun, place, context).confidence)
+        return reject("it is no readable text")
+    return make_candidate(data, start, end, weigh(value, noun, place, context))
 
 
-def make_candidate(data: bytes, start: int, end: int, confidence: Confidence | None) -> Candidate | None:
-    """Return a candidate with this span of `data` and confidence; None if the confidence is None.
+def make_candidate(data: bytes, start: int, end: int, score: ValueScore) -> Candidate | None:
+    """Return a candidate with this span of `data` and score; None if the score is too low.
 
     A placeholder is marked as one and gets low confidence instead.
     """
+    confidence = score.confidence
     if confidence is None:
-        return None
+        return reject(NO_POINTS, score.reasons)
     placeholder = is_placeholder(decode_value(data[start:end]))
-    return Candidate(Confidence.LOW if placeholder else confidence, start, end, placeholder=placeholder)
+    if placeholder:
+        confidence = Confidence.LOW
+    return Candidate(confidence, start, end, placeholder=placeholder, reasons=score.reasons)
 
 
 def _is_text(value: bytes) -> bool:

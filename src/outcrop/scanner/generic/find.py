@@ -23,13 +23,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from outcrop.domain.finding import Confidence
+from outcrop.domain.secret import Secret
+from outcrop.scanner import trace
 from outcrop.scanner.generic.assignment import (
     AUTH_SCHEME,
     BYTES_BEFORE_VALUE,
     is_dismissed_in_line,
     judge_assignment,
 )
-from outcrop.scanner.generic.candidate import Candidate, judge_value, make_candidate
+from outcrop.scanner.generic.candidate import Candidate, judge_value, make_candidate, reject
 from outcrop.scanner.generic.collections import is_after_bracket, read_items
 from outcrop.scanner.generic.context import (
     LAST_PLURAL,
@@ -39,6 +41,7 @@ from outcrop.scanner.generic.context import (
     find_nearest_name,
 )
 from outcrop.scanner.generic.names import Noun, ends_with_attribute, find_noun
+from outcrop.scanner.generic.placeholders import decode_value
 from outcrop.scanner.generic.score import DIRECT_ASSIGNMENT, looks_generated, weigh
 from outcrop.scanner.generic.tables import read_table
 from outcrop.scanner.generic.values import read_byte_array
@@ -58,6 +61,7 @@ _INNER_VALUE_FIRST_LETTERS = b"VvDd"
 # The rest of a type with a lifetime in Rust, up to the value: `static str = "` after `&'`.
 _RUST_TYPE = re.compile(rb"[a-z]{1,10} [^\n\"'`=]{3,30}=[^\n\"'`]{0,20}\"")
 _SHELL_VARIABLE = re.compile(rb"\$[A-Za-z_({]")
+_VALUE_IN_LINE = re.compile(rb"[^\s\"'`<>]{1,400}")  # how far a rejected value may reach
 _LOW = Confidence.LOW  # a global is quicker than a member of an enum
 
 SpanCheck = Callable[[int, int], bool]
@@ -99,6 +103,7 @@ def find_assigned(
             continue
         found = judge_assignment(data, start, judge, is_bare, dismiss, include_low)
         if found is None or not leads(match_end):
+            _record_rejected(data, start, match_end, found)
             continue
         if found.confidence is not _LOW:
             reported_end = found.end
@@ -124,7 +129,9 @@ def find_in_collections(
             if (noun is Noun.SECRET and ends_with_attribute(name)) or taken(start, end):
                 continue
             found = judge_value(data, start, end, Noun.SECRET, place)
-            if found is not None and (include_low or found.confidence is not _LOW):
+            if found is None:
+                trace.record(start, end, value=_masked(data, start, end))
+            elif include_low or found.confidence is not _LOW:
                 yield found._replace(bare=place == "bare" and not looks_generated(data[start : found.end]))
 
 
@@ -146,7 +153,9 @@ def find_in_tables(
                 continue
             context = (DIRECT_ASSIGNMENT,) if is_direct and noun is Noun.PASSWORD else ()
             found = judge_value(data, start, end, noun, "quoted", context)
-            if found is not None and (include_low or found.confidence is not _LOW):
+            if found is None:
+                trace.record(start, end, value=_masked(data, start, end))
+            elif include_low or found.confidence is not _LOW:
                 yield found
 
 
@@ -160,9 +169,36 @@ def judge_match(
     `call`. With the place `command`, a value with a shell variable is no credential.
     """
     if place == "command" and _has_shell_variable(data, *span):
-        return None
+        return reject("it contains a variable of a shell")
     noun = Noun.PASSWORD if name is None else find_noun(_complete_name(data, *name))
-    return None if noun is None else judge_value(data, *span, noun, place)
+    if noun is None:
+        return reject("the name before it announces no credential")
+    return judge_value(data, *span, noun, place)
+
+
+def _record_rejected(data: bytes, start: int, match_end: int, found: Candidate | None) -> None:
+    """Record a value that was rejected, for `outcrop why`.
+
+    `match_end` is the end of the lead-in. `found` is set if the text before the value does not lead to it.
+    """
+    if trace.active is None:
+        return
+    if found is not None:
+        trace.record(
+            found.start,
+            found.end,
+            reason="the text between its name and the value does not assign it",
+            value=_masked(data, found.start, found.end),
+        )
+        return
+    rest = _VALUE_IN_LINE.match(data, start)
+    end = max(match_end, rest.end() if rest else start)
+    trace.record(start, end, value=_masked(data, start, end))
+
+
+def _masked(data: bytes, start: int, end: int) -> Secret:
+    """Return the text from `start` to `end` as a secret that is masked as a whole."""
+    return Secret(decode_value(data[start:end]), mask_all=True)
 
 
 def has_name_in_line(data: bytes, match_end: int, judge: str) -> bool:
@@ -233,8 +269,9 @@ def _judge_byte_array(data: bytes, comma_end: int) -> Candidate | None:
     if array is None:
         return None
     noun = _find_noun_before(data, array.start, LAST_WORD["key"])
-    confidence = weigh(array.content.hex().encode(), noun, "quoted").confidence if noun else None
-    return make_candidate(data, array.start, array.end, confidence)
+    if noun is None:
+        return None
+    return make_candidate(data, array.start, array.end, weigh(array.content.hex().encode(), noun, "quoted"))
 
 
 def _find_noun_before(data: bytes, end: int, last_word: re.Pattern[bytes]) -> Noun | None:

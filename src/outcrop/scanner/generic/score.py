@@ -34,6 +34,7 @@ DIRECT_ASSIGNMENT = "direct assignment"  # only an operator is between the name 
 CALL_ARGUMENT = "argument of a call"
 EXPRESSION_PART = "part of an expression"
 IN_SENTENCE = "in a sentence"
+NO_POINTS = "it does not look like a credential under this name"
 
 POINTS = {
     # The noun in the name.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outcrop.domain.finding import Confidence, Finding, SourceType, Validation, Visibility
+from outcrop.scanner.risk.detection import STRENGTH_SENTENCES
 from outcrop.scanner.risk.score import (
     Evidence,
     Score,
@@ -14,7 +15,6 @@ from outcrop.scanner.risk.score import (
     score_caps,
 )
 from outcrop.scanner.risk.stored_score import stored_evidence
-from outcrop.scanner.rules.model import Strength
 
 MAX_POINTS = {
     "liveness": 40,
@@ -31,13 +31,6 @@ _LIVENESS = {
     Validation.UNVALIDATED: "it was not validated",
     Validation.ERROR: "the issuer's response does not say whether it works",
     Validation.UNREACHABLE: "the issuer could not be reached",
-}
-_STRENGTH = {
-    Strength.CHECKSUM: "its checksum is correct",
-    Strength.PREFIX: "only this type has its prefix",
-    Strength.STRUCTURED: "its format is rare",
-    Strength.CONTEXT: "a word next to it names the issuer",
-    Strength.GENERIC: "a plain value next to a word such as password",
 }
 _VISIBILITY = {
     Visibility.PUBLIC: "everybody can read it",
@@ -122,7 +115,7 @@ def _explain_liveness(evidence: Evidence, verdict_reason: str | None) -> str:
 
 def _explain_detection(evidence: Evidence) -> Iterator[str]:
     """Yield the evidence of the detection, then what weakens it: a test or document path, a placeholder."""
-    yield _STRENGTH[evidence.strength]
+    yield STRENGTH_SENTENCES[evidence.strength]
     if evidence.path and is_test_path(evidence.path):
         yield "but its path is one of tests or documents"
     elif evidence.path and is_vendored_path(evidence.path):

@@ -31,6 +31,8 @@ def score_stored(
     days = max(0, (moment - finding.last_seen_at).days)
     result = score(stored_evidence(finding, inputs, days_since_seen=days, places=places))
     stored = {"version": VERSION, "parts": result.parts, **inputs}
+    if reasons := detail.get("reasons"):  # of the detection, for people; the score does not depend on them
+        stored["reasons"] = reasons
     return replace(finding, composite_score=result.total), stored
 
 

@@ -42,4 +42,5 @@ def _new_inputs(finding: Finding, hit: Hit | None) -> dict[str, Any]:
         "test_mode": False,
         "canary": False,
         "asked": False,
+        "reasons": hit.reason_ids if hit else [],
     }

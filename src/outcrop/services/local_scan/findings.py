@@ -32,6 +32,7 @@ from outcrop.sources.located import LocatedHit, printable_path
 if TYPE_CHECKING:
     from outcrop.validation.verdict import Verdict
 
+_BASELINE = "--baseline"  # what leaves a known finding out
 _NAMESPACE = uuid.UUID("6f3b1f0e-6f0a-5d0c-9c55-0c1d3f0f7a11")  # of the findings' ids
 
 
@@ -42,13 +43,18 @@ class LocalFinding(NamedTuple):
     hit: Hit
     evidence: Evidence  # the inputs of its score
     path: str | None = None  # as the file system has it; `file_path` in the fields is always one line
-    is_hidden: bool = False  # left out by a mark, a file or the baseline
+    left_out_by: str = ""  # the mark, the file or the option that leaves it out
     unmasked: dict[str, str | None] = {}  # noqa: RUF012 - never changed; path and URL, as a report has them
 
     @property
     def secret(self) -> Secret:
         """The raw credential."""
         return self.hit.secret
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether a mark, a file or the baseline leaves it out."""
+        return self.left_out_by != ""
 
     @property
     def is_valid(self) -> bool:
@@ -78,8 +84,15 @@ def describe_findings(
     in_scope = sorted((hit for hit in located if not _is_allowed_by_rule(hit)), key=_place)
     hits: list[LocatedHit] = []
     marked: list[LocatedHit] = []
+    marks: list[str] = []
     for hit in in_scope:
-        (hits if _is_reported(hit, target, options, left_out) else marked).append(hit)
+        mark = _left_out_by(hit, target, options)
+        if mark is None:
+            hits.append(hit)
+        else:
+            left_out[mark] += 1
+            marked.append(hit)
+            marks.append(mark)
     others = find_in_texts(options.ruleset, (text for hit in in_scope for text in _texts(hit)))
     in_paths = [hit.secret for hit in others if is_masked_in_paths(hit)]
     in_authors = [hit.secret for hit in others]
@@ -88,14 +101,16 @@ def describe_findings(
     for hit, fingerprint in zip(hits, compute_fingerprints(hits, in_paths), strict=True):
         if baseline[fingerprint]:
             baseline[fingerprint] -= 1
-            left_out["--baseline"] += 1
+            left_out[_BASELINE] += 1
             known.append((hit, fingerprint))
         else:
             yield _describe(hit, fingerprint, target, options, place_counts, in_paths, in_authors)
     if options.keeps_hidden:
-        for hit, fingerprint in [*known, *zip(marked, compute_fingerprints(marked, in_paths), strict=True)]:
+        hidden = [*known, *zip(marked, compute_fingerprints(marked, in_paths), strict=True)]
+        reasons = [_BASELINE] * len(known) + marks
+        for (hit, fingerprint), reason in zip(hidden, reasons, strict=True):
             finding = _describe(hit, fingerprint, target, options, place_counts, in_paths, in_authors)
-            yield finding._replace(is_hidden=True)
+            yield finding._replace(left_out_by=reason)
 
 
 def _describe(  # noqa: PLR0917 - called in two places, with the same names
@@ -144,20 +159,15 @@ def _texts(located: LocatedHit) -> Iterator[str]:
         yield located.origin.author
 
 
-def _is_reported(
-    located: LocatedHit, target: TargetInfo, options: ScanOptions, left_out: Counter[str]
-) -> bool:
-    """Whether nothing but the baseline can leave a hit out; otherwise count it in `left_out`."""
+def _left_out_by(located: LocatedHit, target: TargetInfo, options: ScanOptions) -> str | None:
+    """Return what leaves a hit out; None if only a fingerprint of the baseline can."""
     hit = located.hit
     reason = _mark_in_source(located, target) if not options.ignore_marks else None
     if reason is None and options.allowed and (hit.rule.id, digest_of(hit)) in options.allowed:
         reason = "--allow"
     if reason is None and options.known.has(located):
-        reason = "--baseline"
-    if reason is None:
-        return True
-    left_out[reason] += 1
-    return False
+        reason = _BASELINE
+    return reason
 
 
 def _is_allowed_by_rule(located: LocatedHit) -> bool:

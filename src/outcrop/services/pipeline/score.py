@@ -1,7 +1,7 @@
 """Score findings from their stored fields, and score them again when the scoring method changes."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import groupby
@@ -34,12 +34,19 @@ class ScoreInputs:
     canary: bool = False
     asked: bool = False  # the issuer was asked which services the credential opens
     in_last_scan: bool = True  # the last scan of the source saw the finding
+    reasons: list[list[Any]] = field(default_factory=list)  # of the detection (`risk.detection`)
 
     @classmethod
     def from_hit(cls, hit: Hit, verdict: StoredVerdict) -> "ScoreInputs":
         """Return the inputs for a hit and the verdict on its credential."""
         return cls(
-            hit.strength, hit.rule.impact, hit.placeholder, verdict.test_mode, verdict.canary, verdict.asked
+            hit.strength,
+            hit.rule.impact,
+            hit.placeholder,
+            verdict.test_mode,
+            verdict.canary,
+            verdict.asked,
+            reasons=hit.reason_ids,
         )
 
     @classmethod
@@ -47,7 +54,8 @@ class ScoreInputs:
         """Return the inputs that are stored with a score; `detail` is what `score_finding` returned."""
         flags = {name: bool(detail[name]) for name in ("placeholder", "test_mode", "canary", "asked")}
         flags["in_last_scan"] = bool(detail.get("in_last_scan", True))  # unknown to a lower version
-        return cls(Strength(detail["strength"]), Impact(detail["impact"]), **flags)
+        reasons = detail.get("reasons", [])
+        return cls(Strength(detail["strength"]), Impact(detail["impact"]), **flags, reasons=reasons)
 
     def with_verdict(self, verdict: StoredVerdict) -> "ScoreInputs":
         """Return a copy of the inputs after a new verdict, which sets `test_mode`, `canary` and `asked`."""
