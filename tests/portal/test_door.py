@@ -51,8 +51,10 @@ FORMS = [
     *(
         "/profile/webhook/test",
         "/profile/team/invite",
+        "/profile/team/second-factor",
         "/profile/security/password",
         "/profile/security/totp",
+        "/profile/security/totp/recovery",
     ),
     *("/profile/security/sessions/end", "/profile/display"),
 ]

@@ -49,8 +49,8 @@ async def lock_matching(
     )
     where = build_where(account_id, query, list_matching_facets(query))
     add_finding_conditions(where, query)
-    for condition, value in row_conditions(query):
-        where.add(condition, value)
+    for condition, values in row_conditions(query):
+        where.add(condition, *values)
     cursor = await db.execute(
         f"SELECT id FROM findings f WHERE {where.sql} AND {rows.one_of('id')}".encode(),
         [*where.values, list(finding_ids)],
