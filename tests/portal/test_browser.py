@@ -460,6 +460,7 @@ ALL_PAGES = [
         "/",
         "/findings",
         "/findings?status=all",
+        "/suppressions",
         "/scans",
         "/targets",
         "/targets/new",

@@ -24,7 +24,8 @@ AUTHENTICATION = """
 """
 # Background jobs work for all accounts, and pass each row on with its account.
 BACKGROUND = """
-    findings/rollups.fold_deltas findings/table.erase_secrets findings/scores.lock_outdated
+    findings/rollups.fold_deltas findings/suppressions.end_expired findings/suppressions.lock_pending
+    findings/table.erase_secrets findings/scores.lock_outdated
     findings/verdicts.select_due findings/verdicts.unlock_revalidation
     imports.delete_abandoned imports.forget_keys imports.select_unqueued
     outbox.count_waiting outbox.lock_claimer outbox.unlock_claimer outbox.select_waiting_accounts outbox.save_results

@@ -36,6 +36,7 @@ _GROUPS = {
     "findings": ("remote_findings", "app"),
     "target": ("targets", "target"),
     "webhook": ("webhooks", "webhook"),
+    "suppression": ("suppressions", "suppression"),
     "secrets": ("maintenance", "secrets"),
     "rules": ("rules", "app"),
     "git-hook": ("git_hooks", "git_hook"),
