@@ -12,9 +12,10 @@ from outcrop.cli.commands import tree
 from outcrop.domain.account import Role
 from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError
-from outcrop.domain.suppression import checked_scope, to_like_pattern
 from outcrop.services import suppressions
+from outcrop.services.suppressions import checked_scope
 from outcrop.store import db as database
+from outcrop.store.findings.suppressions import to_like_pattern
 from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
 from tests.support.portal_client import Person, sign_in

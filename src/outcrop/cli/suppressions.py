@@ -9,11 +9,16 @@ from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, sta
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import MaskedText
-from outcrop.domain.suppression import SuppressionRule, check_reason, checked_scope, public_fields
 from outcrop.limits import TEXT_LENGTH
 from outcrop.runtime import open_session
 from outcrop.services import accounts, suppressions
-from outcrop.services.suppressions import SuppressionPreview
+from outcrop.services.suppressions import (
+    SuppressionPreview,
+    SuppressionRule,
+    check_reason,
+    checked_scope,
+    public_fields,
+)
 
 suppression = typer.Typer(help="Rules that hide findings from the active view.", no_args_is_help=True)
 

@@ -15,10 +15,10 @@ from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import MaskedText
 from outcrop.limits import FORM_FINDINGS
 from outcrop.portal.labels import sentence
+from outcrop.portal.list_filters import resolve_filters, suggest_values
 from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, ListView, read_view
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import findings, views
-from outcrop.services.list_filters import resolve_filters, suggest_values
 
 TABS = [
     (Status.ACTIVE, "Active"),

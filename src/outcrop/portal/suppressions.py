@@ -6,11 +6,15 @@ from starlette.responses import Response
 
 from outcrop.domain.account import Permission
 from outcrop.domain.errors import BadInputError
-from outcrop.domain.suppression import SuppressionScope, check_reason, checked_scope
 from outcrop.portal.queries import read_day
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import suppressions
-from outcrop.services.suppressions import SuppressionPreview
+from outcrop.services.suppressions import (
+    SuppressionPreview,
+    SuppressionScope,
+    check_reason,
+    checked_scope,
+)
 
 _FIELDS = ("path", "repo", "type", "reason", "expires")
 

@@ -1,30 +1,74 @@
 """Add, list and end rules that hide findings: the first of them at once, the others by the worker."""
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.secret import MaskedText
-from outcrop.domain.suppression import MAX_RULES, REASON_LENGTH, SuppressionRule, SuppressionScope
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool, current_time
 from outcrop.store.findings import suppressions
-from outcrop.store.findings.suppressions import ACTOR, SuppressionPreview
+from outcrop.store.findings.suppressions import (
+    ACTOR,
+    SuppressionPreview,
+    SuppressionRule,
+    SuppressionScope,
+)
 from outcrop.store.people import accounts
 
 BATCH_SIZE = 2_000  # findings that one transaction hides or shows
 _EXAMPLES = 10
+PATTERN_LENGTH, REASON_LENGTH, MAX_RULES = 300, 500, 200
 
 __all__ = [
     "SuppressionPreview",
+    "SuppressionRule",
+    "SuppressionScope",
     "add_rule",
+    "check_reason",
+    "checked_scope",
     "end_rule",
     "finish_pending",
     "list_rules",
     "preview_rule",
+    "public_fields",
     "run_pending",
 ]
+
+
+def checked_scope(path: str | None, repo: str | None, secret_type: str | None) -> SuppressionScope:
+    """Return the scope of a rule; raise BadInputError if it has no condition or one cannot be used."""
+    scope = SuppressionScope(path or None, repo or None, secret_type or None)
+    texts = [text for text in (scope.path, scope.repo, scope.secret_type) if text is not None]
+    if not texts:
+        raise BadInputError("a rule needs a path, a repository or a type")
+    for text in texts:
+        if not text.strip() or len(text) > PATTERN_LENGTH or not text.isprintable():
+            raise BadInputError(f"a pattern has 1 to {PATTERN_LENGTH} printable characters")
+    return scope
+
+
+def check_reason(reason: str) -> None:
+    """Raise BadInputError if a reason is empty or too long."""
+    if not reason.strip() or len(reason) > REASON_LENGTH or "\0" in reason:
+        raise BadInputError(f"a reason has 1 to {REASON_LENGTH} characters")
+
+
+def public_fields(rule: SuppressionRule) -> dict[str, Any]:
+    """Return a rule as JSON values."""
+    return {
+        "id": str(rule.id),
+        "path": rule.scope.path,
+        "repo": rule.scope.repo,
+        "type": rule.scope.secret_type,
+        "reason": rule.reason,
+        "created_by": rule.created_by,
+        "created_at": rule.created_at.isoformat(),
+        "expires_at": None if rule.expires_at is None else rule.expires_at.isoformat(),
+        "hidden": rule.hidden,
+    }
 
 
 async def preview_rule(db: Connection, account: Account, scope: SuppressionScope) -> SuppressionPreview:

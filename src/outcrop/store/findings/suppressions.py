@@ -10,7 +10,6 @@ from typing import Any
 from uuid import UUID
 
 from outcrop.domain.finding import Finding
-from outcrop.domain.suppression import SuppressionRule, SuppressionScope, to_like_pattern
 from outcrop.store.db import Connection
 from outcrop.store.findings import rows
 
@@ -21,6 +20,40 @@ _ACTIVE = "r.ended_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > clock_
 _MATCHES = """(r.path_like IS NULL OR f.file_path LIKE r.path_like)
               AND (r.repo_like IS NULL OR lower(f.repo_full_name) LIKE r.repo_like)
               AND (r.secret_type IS NULL OR f.pattern_secret_type = r.secret_type)"""
+
+
+@dataclass(frozen=True, slots=True)
+class SuppressionScope:
+    """What a rule hides: a finding must match every condition that is not None.
+
+    In patterns, `*` is any text, also with slashes, and `?` is one character. Repositories are compared in
+    any case, paths as they are.
+    """
+
+    path: str | None = None
+    repo: str | None = None
+    secret_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SuppressionRule:
+    """A rule of an account."""
+
+    id: UUID
+    scope: SuppressionScope
+    reason: str
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None
+    hidden: int = 0  # findings that this rule hides
+
+
+def to_like_pattern(glob: str | None) -> str | None:
+    """Return a pattern as a pattern of SQL's LIKE, whose escape character is the backslash."""
+    if glob is None:
+        return None
+    special = {"*": "%", "?": "_", "%": "\\%", "_": "\\_", "\\": "\\\\"}
+    return "".join(special.get(char, char) for char in glob)
 
 
 async def insert(db: Connection, account_id: int, rule: SuppressionRule) -> None:
