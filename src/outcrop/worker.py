@@ -41,6 +41,7 @@ from outcrop.services.pipeline.plan import plan_run
 from outcrop.services.pipeline.revalidate import revalidate_due, run_requested_validation
 from outcrop.services.pipeline.run_source import scan_source
 from outcrop.services.pipeline.score import rescore_outdated
+from outcrop.services.suppressions import run_pending
 from outcrop.services.webhooks import delete_old_deliveries
 from outcrop.settings import Settings
 from outcrop.sources.isolated.process_pool import open_process_pool
@@ -139,6 +140,7 @@ async def work(
                 (_SCHEDULE_EVERY, lambda: _save_heartbeats(runtime)),
                 (dead_after / 2, lambda: requeue_stalled_jobs(context, dead_after=dead_after)),
                 (dead_after / 2, lambda: resume_orphaned_runs(context)),
+                (_SCHEDULE_EVERY, lambda: run_pending(runtime.pool)),
                 (dead_after / 2, lambda: tidy_imports(runtime.pool)),
                 (_HOUR, lambda: revalidate_due(context)),
                 (_HOUR, lambda: rescore_outdated(context)),

@@ -364,9 +364,12 @@ def test_the_second_factor_is_switched_on_and_asked_for(stage: Backend, browser:
     theirs.get_by_label("E-mail address").fill(seat.email)
     theirs.get_by_label("Password").fill(PASSWORD)
     theirs.get_by_role("button", name="Sign in").click()
-    theirs.get_by_label("Password").fill(PASSWORD)
-    theirs.get_by_label("Code").fill(recovery[0])
-    theirs.get_by_role("button", name="Sign in").click()
+    expect(theirs.get_by_label("Code")).to_have_attribute("inputmode", "numeric")
+    assert theirs.get_by_label("Password").count() == 0
+    theirs.get_by_role("link", name="Use a recovery code").click()
+    expect(theirs.get_by_label("Recovery code")).not_to_have_attribute("inputmode", "numeric")
+    theirs.get_by_label("Recovery code").fill(recovery[0].upper())
+    theirs.get_by_role("button", name="Confirm").click()
     expect(theirs.get_by_role("heading", name="Overview")).to_be_visible()
     context.close()
     seat.open("/profile/security")
@@ -457,6 +460,7 @@ ALL_PAGES = [
         "/",
         "/findings",
         "/findings?status=all",
+        "/suppressions",
         "/scans",
         "/targets",
         "/targets/new",

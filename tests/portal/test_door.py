@@ -29,6 +29,7 @@ PAGES = [
         "/",
         "/findings",
         "/scans",
+        "/suppressions",
         "/targets",
         "/targets/new",
         "/reference",
@@ -44,6 +45,7 @@ FORMS = [
         "/findings/triage",
         "/views",
         "/targets",
+        "/suppressions",
         "/profile/keys",
         "/profile/webhook",
         "/profile/webhook/remove",
@@ -51,8 +53,10 @@ FORMS = [
     *(
         "/profile/webhook/test",
         "/profile/team/invite",
+        "/profile/team/second-factor",
         "/profile/security/password",
         "/profile/security/totp",
+        "/profile/security/totp/recovery",
     ),
     *("/profile/security/sessions/end", "/profile/display"),
 ]

@@ -29,6 +29,7 @@ PAGES = [
         "/findings",
         "/findings?status=all",
         "/scans",
+        "/suppressions",
         "/targets",
         "/targets/new",
         "/reference",

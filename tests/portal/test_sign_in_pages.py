@@ -111,9 +111,6 @@ def test_the_first_empty_field_is_focused(backend: Backend, tenant: Tenant) -> N
     client = backend.client()
     assert focused(client.get("/sign-in").text) == ["email"]
     assert focused(sign_in_by_form(client, email, "wrong wrong wrong").text) == ["password"]
-    assert focused(sign_in_by_form(client, email, "wrong wrong wrong", code="1").text) == [
-        "password"
-    ]  # the part is requested again too
     assert focused(sign_in_by_form(client, "", "wrong wrong wrong").text) == ["email"]
 
 

@@ -70,6 +70,7 @@ PLACES = [
 RULES = ["aws-key", "stripe-key", "Stripe-key"]
 AUTHORS = ["Jo <jo@example.com>", "Łukasz <l@example.com>", "%"]
 REPOS = ["ACME/Shop", "acme/shop", "acme/STRASSE", "acme/none"]
+SOURCES = ("https://git.example.com/a", "1234567", "https://www.example.com")
 SCANS = [UUID(int=n) for n in range(1, 4)]  # of the last no finding is
 UPDATED = datetime(2026, 5, 6, 7, 58, 30, tzinfo=UTC)
 TERMS = [
@@ -149,6 +150,10 @@ def account(store: Backend) -> Account:
             SCANS[1],
             ids[250:400],
         ),
+        *(
+            ("UPDATE findings SET source = %s WHERE account_id = %s AND id = ANY(%s)", source, ids[at::3])
+            for at, source in enumerate(SOURCES)
+        ),
         ("UPDATE findings SET author = %s WHERE account_id = %s AND id = ANY(%s)", AUTHORS[1], ids[350:450]),
         ("UPDATE findings SET last_seen_at = %s WHERE account_id = %s AND id = ANY(%s)", DAYS[3], ids[:150]),
         (
@@ -213,6 +218,8 @@ _FILTERS = {
     "author": "author = %s",
     "scan": "new_scan_id = %s",
     "context": "context = %s",
+    "secret_types": "pattern_secret_type = ANY(%s)",
+    "sources": "source = ANY(%s)",
 }
 _SEVERITIES = {  # the condition of each
     Severity.CRITICAL: "composite_score >= 80",
@@ -229,7 +236,7 @@ def _where(account: Account, query: FindingQuery) -> tuple[str, list[Any]]:
     for name, condition in _FILTERS.items():
         if (value := getattr(query, name)) is not None:
             conditions.append(condition)
-            values.append(value)
+            values.append(list(value) if isinstance(value, tuple) else value)
     if query.severity is not None:
         conditions.append(_SEVERITIES[query.severity])
     if query.status is Status.ACTIVE and query.suppressed is None:
@@ -256,8 +263,12 @@ class Oracle:
         return self._select(query, f"LIMIT {query.per_page} OFFSET {min(query.offset, 2**62)}")
 
     def _matching(self, query: FindingQuery) -> list[Finding]:
-        terms = [term.casefold() for term in query.terms]
-        return [f for f in self._select(query, "") if all(_contains(term, f) for term in terms)]
+        terms = [(term.casefold(), query.types_of_term(number)) for number, term in enumerate(query.terms)]
+        return [
+            finding
+            for finding in self._select(query, "")
+            if all(_contains(term, finding) or finding.pattern.secret_type in types for term, types in terms)
+        ]
 
     def _select(self, query: FindingQuery, slice_: str) -> list[Finding]:
         where, values = _where(self.account, query)
@@ -302,6 +313,8 @@ ATTRIBUTES: dict[str, list[Any]] = {
     "author": [*AUTHORS, "jo"],
     "scan": SCANS,
     "context": list(FindingContext),
+    "secret_types": [(), ("stripe",), ("aws", "stripe", "none")],
+    "sources": [(), SOURCES[:1], SOURCES[:2], (*SOURCES, "none")],
 }
 
 
@@ -329,7 +342,9 @@ def _filters(rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.3:
         filters |= _attribute(rng)
     if rng.random() < 0.2:
-        filters["terms"] = tuple(rng.sample(TERMS, rng.choice([1, 1, 2, 3])))
+        filters["terms"] = terms = tuple(rng.sample(TERMS, rng.choice([1, 1, 2, 3])))
+        if rng.random() < 0.5:
+            filters["term_types"] = tuple(rng.choice([(), ("aws",), ("aws", "stripe")]) for _ in terms)
     return filters
 
 
@@ -360,6 +375,8 @@ def _random_queries(oracle: Oracle) -> Iterator[tuple[FindingQuery, int, list[Fi
     rng = random.Random(42)
     for n in range(QUERIES + 90):
         filters = {"service": rng.choice(SERVICES)} if n % 12 == 0 else _filters(rng)
+        if n % 24 == 8:  # dates alone, in the order of the score
+            filters = {"seen_from": rng.choice(DAYS[:-1])}
         if n >= QUERIES:  # a service and a minimum score: the rollups count the findings below it too
             filters = {"service": rng.choice(SERVICES), "min_score": rng.choice(SCORES)}
         if n >= QUERIES + 30:  # one attribute alone, and active

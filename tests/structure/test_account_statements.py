@@ -24,11 +24,13 @@ AUTHENTICATION = """
 """
 # Background jobs work for all accounts, and pass each row on with its account.
 BACKGROUND = """
-    findings/rollups.fold_deltas findings/table.erase_secrets findings/scores.lock_outdated
+    findings/rollups.fold_deltas findings/suppressions.end_expired findings/suppressions.lock_pending
+    findings/table.erase_secrets findings/scores.lock_outdated
     findings/verdicts.select_due findings/verdicts.unlock_revalidation
     imports.delete_abandoned imports.forget_keys imports.select_unqueued
     outbox.count_waiting outbox.lock_claimer outbox.unlock_claimer outbox.select_waiting_accounts outbox.save_results
     outbox.end_abandoned_deliveries webhooks.delete_old_deliveries
+    webhooks.switch_due webhooks._switch
     people/links.delete_expired people/sessions.delete_expired people/sign_in_attempts.delete_expired
     runs/jobs.claim runs/jobs.count_waiting runs/jobs.is_queued runs/jobs.requeue_stalled runs/scans.claim_orphaned_runs
     runs/scans.save_heartbeats_of_queued runs/sources.mark_stale runs/targets.lock_due

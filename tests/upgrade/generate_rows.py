@@ -56,6 +56,8 @@ VALUES: dict[tuple[str, str], Value] = {
     ("findings", "status"): lambda n: STATUSES[n - 1],
     ("findings", "validation_status"): lambda _: "unvalidated",
     ("findings", "validation_confidence"): lambda _: "low",
+    ("suppression_rules", "path"): lambda n: f"tests/{n}/*",
+    ("suppression_rules", "path_like"): lambda n: f"tests/{n}/%",
     ("findings", "context"): lambda n: None if n == 3 else ("production", "test", "vendored")[n % 3],
     ("findings", "lines"): lambda n: [] if n == 3 else [n, n + 2],
     ("findings", "lines_total"): lambda n: 0 if n == 3 else 2,

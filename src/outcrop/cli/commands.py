@@ -39,6 +39,7 @@ _GROUPS = {
     "findings": ("remote_findings", "app"),
     "target": ("targets", "target"),
     "webhook": ("webhooks", "webhook"),
+    "suppression": ("suppressions", "suppression"),
     "secrets": ("maintenance", "secrets"),
     "rules": ("rules", "app"),
     "git-hook": ("git_hooks", "git_hook"),

@@ -145,6 +145,7 @@ class SignedInMember:
     session_id: UUID  # identifies the session in lists; it does not authenticate
     member: Member
     account: Account
+    lacks_second_factor: bool = False  # the account requires one, and the member has none
 
 
 class LinkKind(StrEnum):

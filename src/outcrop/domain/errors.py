@@ -84,8 +84,18 @@ class CodeNeededError(SignInError):
 
     code = "code_needed"
 
-    def __init__(self) -> None:
+    def __init__(self, ticket: str = "") -> None:
         super().__init__("the code of the authenticator app is required too")
+        self.ticket = ticket  # with it, the code is enough
+
+
+class TicketExpiredError(SignInError):
+    """The time for the code is over, or the password was changed meanwhile: sign in from the start."""
+
+    code = "expired"
+
+    def __init__(self) -> None:
+        super().__init__("this took too long: sign in again")
 
 
 class SignInLimitedError(SignInError):

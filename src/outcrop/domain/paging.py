@@ -52,7 +52,11 @@ class FindingQuery:
     author: str | None = None
     scan: UUID | None = None  # new in that run
     context: FindingContext | None = None
+    secret_types: tuple[str, ...] | None = None  # one of these types
+    sources: tuple[str, ...] | None = None  # in one of these sources
     terms: tuple[str, ...] = ()
+    # For each term, the credential types that match it too; empty: a term is only searched in the text.
+    term_types: tuple[tuple[str, ...], ...] = ()
     page: int = 1
     per_page: int = 25
     order_by: OrderBy = OrderBy.COMPOSITE_SCORE
@@ -61,6 +65,10 @@ class FindingQuery:
     @property
     def offset(self) -> int:
         return (self.page - 1) * self.per_page
+
+    def types_of_term(self, number: int) -> list[str]:
+        """Return the credential types that match the term with this number, beside those whose text does."""
+        return list(self.term_types[number]) if self.term_types else []
 
     @property
     def lowest_score(self) -> float:

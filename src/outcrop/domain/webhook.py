@@ -1,12 +1,17 @@
 """An account's webhook and the log of its deliveries."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
+import orjson
+
 WAIT = 10.0  # seconds for the whole delivery: DNS, TLS, request, response
 URL_LENGTH = 2000
+OLD_SECRET_SIGNS = timedelta(hours=24)  # after a switch to the next secret
+LATEST_SWITCH = timedelta(days=30)  # from now
+MAX_REPEATED = 1_000  # deliveries that are sent again at once
 KEPT_DAYS = 30  # deliveries are deleted from the log after this time; their audit lines stay
 
 
@@ -42,6 +47,9 @@ class Webhook:
     url: str
     created_at: datetime
     health: Health
+    has_next: bool = False  # a next secret is prepared
+    switch_at: datetime | None = None  # when it becomes the secret
+    old_until: datetime | None = None  # until then the last secret signs too
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,29 @@ class Delivery:
     ms: int | None
     answer: str | None  # first 2 kB of the response body
     again_of: UUID | None  # id of the earlier delivery that a user repeated
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFilter:
+    """Conditions for deliveries in the log; a delivery must meet every condition that is not None."""
+
+    event: str | None = None
+    state: DeliveryState | None = None
+    finding_id: UUID | None = None
+    since: datetime | None = None
+    until: datetime | None = None  # exclusive
+
+
+def write_body(event: str, delivered_at: datetime, slug: str, finding: str) -> bytes:
+    """Return the body of a delivery; `finding` is JSON. The same arguments give the same bytes."""
+    return orjson.dumps(
+        {
+            "event": event,
+            "delivered_at": delivered_at,
+            "client_slug": slug,
+            "finding": orjson.Fragment(finding),
+        }
+    )
 
 
 def is_success(status: int) -> bool:

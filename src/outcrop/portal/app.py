@@ -21,7 +21,7 @@ from outcrop.domain.errors import (
     UnavailableError,
 )
 from outcrop.notes import NoteCleaner
-from outcrop.portal import finding, findings, overview, reference, scans, sign_in, targets
+from outcrop.portal import finding, findings, overview, reference, scans, sign_in, suppressions, targets
 from outcrop.portal.cookies import Cookies
 from outcrop.portal.labels import sentence
 from outcrop.portal.profile import ROUTES as PROFILE
@@ -90,6 +90,7 @@ def create_portal(
         *overview.ROUTES,
         *findings.ROUTES,
         *finding.ROUTES,
+        *suppressions.ROUTES,
         *scans.ROUTES,
         *targets.ROUTES,
         *PROFILE,

@@ -29,11 +29,12 @@ class Cookies:
     def __init__(self, *, secure: bool) -> None:
         self._secure = secure
         prefix = "__Host-" if secure else ""
-        names = ("session", "browser", "before", "flash", "keys", "theme", "zone")
+        names = ("session", "browser", "before", "ticket", "flash", "keys", "theme", "zone")
         (
             self._session,
             self._browser,
             self._before,
+            self._ticket,
             self._flash,
             self._keys,
             self._theme,
@@ -63,6 +64,16 @@ class Cookies:
 
     def set_before(self, response: Response, token: str) -> None:
         self._set(response, self._before, token, 3_600)
+
+    def ticket(self, request: Request) -> str:
+        """Return the proof that the right password was entered a moment ago; empty if there is none."""
+        return request.cookies.get(self._ticket, "")
+
+    def set_ticket(self, response: Response, text: str) -> None:
+        self._set(response, self._ticket, text, 300)
+
+    def delete_ticket(self, response: Response) -> None:
+        self._delete(response, self._ticket)
 
     def flash(self, request: Request) -> str | None:
         text = unquote(request.cookies.get(self._flash, ""))

@@ -1,6 +1,8 @@
 """The list of findings: filters, order, saved views, and triage of several findings at once."""
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
@@ -13,7 +15,8 @@ from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import MaskedText
 from outcrop.limits import FORM_FINDINGS
 from outcrop.portal.labels import sentence
-from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, read_view
+from outcrop.portal.list_filters import resolve_filters, suggest_values
+from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, ListView, read_view
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import findings, views
 
@@ -38,15 +41,30 @@ DONE = {
 
 
 async def show_findings(request: PortalRequest) -> Response:
-    view = read_view(request.http.query_params, request.zone)
+    view = await load_view(request, request.http.query_params)
     page = await findings.list_findings(request.db, request.account_id, view.query)
     # While the user types, the script of the page requests the list alone.
     if request.http.headers.get("x-part") == "list":
         return request.render("findings_list.html", view=view, page=page)
     saved = await views.list_views(request.db, request.signed.account)
+    known = await suggest_values(request.db, request.account_id, request.context.own_rules)
     return request.render(
-        "findings.html", view=view, page=page, tabs=TABS, saved=saved, message=None, typed=""
+        "findings.html", view=view, page=page, tabs=TABS, saved=saved, known=known, message=None, typed=""
     )
+
+
+async def load_view(request: PortalRequest, parameters: Mapping[str, str]) -> ListView:
+    """Return the view of a query string, with what its filters by issuer, target and term mean."""
+    view = read_view(parameters, request.zone)
+    query = await resolve_filters(
+        request.db,
+        request.account_id,
+        view.query,
+        issuer=view.issuer,
+        target=view.target,
+        own_rules=request.context.own_rules,
+    )
+    return replace(view, query=query)
 
 
 async def triage(request: PortalRequest) -> Response:
@@ -144,11 +162,12 @@ async def save_view(request: PortalRequest) -> Response:
                 now=request.now,
             )
     except BadInputError as error:
-        view = read_view(dict(parse_qsl(address)), request.zone)
+        view = await load_view(request, dict(parse_qsl(address)))
+        known = await suggest_values(request.db, request.account_id, request.context.own_rules)
         page = await findings.list_findings(request.db, request.account_id, view.query)
         saved = await views.list_views(request.db, request.signed.account)
         return request.reject(
-            "findings.html", error, view=view, page=page, tabs=TABS, saved=saved, typed=name
+            "findings.html", error, view=view, page=page, tabs=TABS, saved=saved, known=known, typed=name
         )
     return request.redirect(f"/findings?{address}", "View saved.")
 

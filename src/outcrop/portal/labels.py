@@ -12,6 +12,7 @@ from outcrop.domain.finding import (
     Visibility,
     severity_of,
 )
+from outcrop.domain.paging import OrderBy
 from outcrop.domain.scan import ScanStatus
 from outcrop.domain.target import Schedule, TargetKind
 
@@ -41,6 +42,12 @@ SEVERITY = {
     Severity.HIGH: "High",
     Severity.MEDIUM: "Medium",
     Severity.LOW: "Low",
+}
+ORDER = {
+    OrderBy.COMPOSITE_SCORE: "Score",
+    OrderBy.FIRST_SEEN_AT: "First seen",
+    OrderBy.LAST_SEEN_AT: "Last seen",
+    OrderBy.UPDATED_AT: "Last changed",
 }
 CONTEXT = {
     FindingContext.PRODUCTION: "Production",
@@ -97,6 +104,9 @@ ACTION = {
     "finding.reopen": "Reopened",
     "finding.suppress": "Suppressed",
     "finding.unsuppress": "Shown again",
+    "suppression.add": "Suppression rule added",
+    "suppression.remove": "Suppression rule ended",
+    "suppression.expire": "Suppression rule expired",
     "finding.new": "Found",
     "finding.resolved": "Gone from the source",
     "finding.seen": "Seen again",
@@ -163,6 +173,11 @@ def place(repo: str | None, path: str | None, url: str | None) -> str:
     """Return the place of a finding in short: repository or host, and path."""
     host = None if repo or url is None else url.partition("://")[2].partition("/")[0]
     return " · ".join(part for part in (repo or host, path) if part) or "unknown place"
+
+
+def person(author: str) -> str:
+    """Return the name of a commit's author without the e-mail address, if there is a name."""
+    return author.partition(" <")[0] or author
 
 
 def sentence(message: str) -> str:

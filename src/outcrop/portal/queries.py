@@ -6,8 +6,17 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from typing import TypeVar
+from uuid import UUID
 
-from outcrop.domain.finding import FindingContext, SourceType, Status, Validation
+from outcrop.domain.finding import (
+    FindingContext,
+    Severity,
+    SourceType,
+    Status,
+    Validation,
+    Visibility,
+)
+from outcrop.domain.ids import parse_id
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
 
 E = TypeVar("E", bound=StrEnum)
@@ -18,7 +27,15 @@ NAMES = (
     "status",
     "validation",
     "source_type",
+    "severity",
+    "secret_type",
+    "issuer",
+    "repo",
+    "target",
+    "visibility",
     "context",
+    "author",
+    "scan",
     "service",
     "min_score",
     "date_from",
@@ -38,6 +55,12 @@ class ListView:
     query: FindingQuery
     values: dict[str, str]
     problems: tuple[str, ...] = ()
+    target: UUID | None = None  # of the sources of this target
+
+    @property
+    def issuer(self) -> str | None:
+        """Return the issuer of the filter."""
+        return self.values.get("issuer")
 
     @property
     def tab(self) -> str:
@@ -67,6 +90,13 @@ def read_view(parameters: Mapping[str, str], zone: tzinfo = UTC) -> ListView:
             problems.append(f"{name.replace('_', ' ')} “{values.pop(name)[:40]}”")
             return None
 
+    def id_(name: str) -> UUID | None:
+        """Return a parameter as a UUID; report and remove another text."""
+        if (text := values.get(name)) is None or (found := parse_id(text)) is not None:
+            return None if text is None else found
+        problems.append(f"{name} “{values.pop(name)[:40]}”")
+        return None
+
     tab = values.get("status", Status.ACTIVE)
     status = None if tab in {ALL, SUPPRESSED} else (choice(Status, "status") or Status.ACTIVE)
     page = values.pop("page", "1")
@@ -77,7 +107,13 @@ def read_view(parameters: Mapping[str, str], zone: tzinfo = UTC) -> ListView:
         suppressed=True if tab == SUPPRESSED else None,
         source_type=choice(SourceType, "source_type"),
         validation=choice(Validation, "validation"),
+        severity=choice(Severity, "severity"),
+        secret_type=values.get("secret_type"),
+        repo=values.get("repo"),
+        visibility=choice(Visibility, "visibility"),
         context=choice(FindingContext, "context"),
+        author=values.get("author"),
+        scan=id_("scan"),
         service=values.get("service"),
         min_score=_number(values, problems),
         seen_from=read_day(values, "date_from", problems, zone),
@@ -88,7 +124,8 @@ def read_view(parameters: Mapping[str, str], zone: tzinfo = UTC) -> ListView:
         order_by=choice(OrderBy, "order_by") or OrderBy.COMPOSITE_SCORE,
         order_dir=choice(OrderDir, "order_dir") or OrderDir.DESC,
     )
-    return ListView(query, values, tuple(problems))
+    target = id_("target")
+    return ListView(query, values, tuple(problems), target)
 
 
 def whole_number(text: str) -> int | None:

@@ -29,6 +29,8 @@ from outcrop.store.db import UNAVAILABLE, Connection, Pool, acquire_connection, 
 from outcrop.store.keyring import Keyring
 
 STATE = "portal"
+# What a member can do whose account requires a second factor, before it is set up.
+_WITHOUT_SECOND_FACTOR = ("/profile/security", "/profile/display", "/sign-out")
 _STATUS: dict[type[OutcropError], int] = {
     NotFoundError: 404,
     ForbiddenError: 403,
@@ -183,6 +185,8 @@ def _endpoint(
         ) as (db, (signed, moment)):
             if signed is None or token is None:
                 return to_sign_in(request, context)
+            if signed.lacks_second_factor and not request.url.path.startswith(_WITHOUT_SECOND_FACTOR):
+                return RedirectResponse("/profile/security", status_code=303)
             csrf = csrf_of(token)
             flash = context.cookies.flash(request)
             portal_request = PortalRequest(

@@ -2,6 +2,7 @@
 
 import secrets
 from datetime import datetime
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -14,6 +15,7 @@ from outcrop.domain.errors import (
     NotFoundError,
     SignInError,
     SignInLimitedError,
+    TicketExpiredError,
 )
 from outcrop.portal.connected import run_while_connected
 from outcrop.portal.cookies import csrf_of
@@ -35,7 +37,6 @@ async def sign_in_page(request: Request) -> Response:
         "sign_in.html",
         next=relative(request.query_params.get("next", "/")),
         email="",
-        code=False,
     )
 
 
@@ -64,25 +65,79 @@ async def sign_in(request: Request) -> Response:
                 browser=context.cookies.browser(request),
             ),
         )
+    except CodeNeededError as error:
+        response = RedirectResponse(_code_page(back), status_code=303)
+        context.cookies.set_ticket(response, error.ticket)
+        return response
     except SignInError as error:
-        wants_code = isinstance(error, CodeNeededError) or "code" in form
-        limited = isinstance(error, SignInLimitedError)
-        page = _render_form(
+        return _refuse(request, "sign_in.html", error, next=back, email=form.get("email"))
+    return _start(request, token, form.get("email"), back)
+
+
+async def code_page(request: Request) -> Response:
+    """Show the form for the code, the second step of signing in."""
+    context, _ = _context(request)
+    back = relative(request.query_params.get("next", "/"))
+    if not context.cookies.ticket(request):
+        return RedirectResponse("/sign-in", status_code=303)
+    return _render_form(request, context, "code.html", next=back, recovery="recovery" in request.query_params)
+
+
+async def enter_code(request: Request) -> Response:
+    """Check the code, and sign the member in: the password was right a moment ago."""
+    context, runtime = _context(request)
+    form = await read_form(request)
+    _check(request, context, form)
+    back = relative(form.get("next") or "/")
+    try:
+        token, email = await run_while_connected(
             request,
-            context,
-            "sign_in.html",
-            429 if limited else 401,
-            message=error.message,
-            next=back,
-            email=form.get("email"),
-            code=wants_code,
+            sessions.sign_in_with_code(
+                runtime.pool,
+                runtime.keys,
+                context.cookies.ticket(request),
+                code=form.get("code"),
+                address=request.client.host if request.client else "",
+                agent=request.headers.get("user-agent", "")[:300],
+                now=await _database_time(runtime),
+                replaces=context.cookies.session(request),
+                browser=context.cookies.browser(request),
+            ),
         )
-        if limited:
-            page.headers["Retry-After"] = str(error.retry_after)
+    except TicketExpiredError as error:
+        page = _refuse(request, "sign_in.html", error, next=back, email="")
+        context.cookies.delete_ticket(page)
         return page
+    except SignInError as error:
+        if error.code == SignInError.code:
+            error = SignInError("the code is wrong: enter the one that is shown now")
+        return _refuse(request, "code.html", error, next=back, recovery="recovery" in form)
+    response = _start(request, token, email, back)
+    context.cookies.delete_ticket(response)
+    return response
+
+
+def _code_page(back: str) -> str:
+    """Return the address of the form for the code, which leads to the page `back`."""
+    return f"/sign-in/code?next={quote(back, safe='/')}" if back != "/" else "/sign-in/code"
+
+
+def _refuse(request: Request, template: str, error: SignInError, **values: object) -> Response:
+    """Render a form of signing in again, with the error."""
+    limited = isinstance(error, SignInLimitedError)
+    context, _ = _context(request)
+    page = _render_form(request, context, template, 429 if limited else 401, message=error.message, **values)
+    if isinstance(error, SignInLimitedError):
+        page.headers["Retry-After"] = str(error.retry_after)
+    return page
+
+
+def _start(request: Request, token: str, email: str, back: str) -> Response:
+    """Return the redirect of a member who has just signed in, with the cookies of session and browser."""
+    context, runtime = _context(request)
     response = RedirectResponse(back, status_code=303)
     context.cookies.set_session(response, token)
-    browser = sessions.remember_browser(runtime.keys, context.cookies.browser(request), form.get("email"))
+    browser = sessions.remember_browser(runtime.keys, context.cookies.browser(request), email)
     context.cookies.set_browser(response, browser)
     return response
 
@@ -93,9 +148,7 @@ async def _render_again(request: Request, context: PortalContext, email: str, ba
     if signed is not None and signed.member.email.lower() == email.lower():
         return RedirectResponse(back, status_code=303)
     message = "this page was open for too long, or another tab has signed in; sign in again"
-    return _render_form(
-        request, context, "sign_in.html", 403, message=message, next=back, email=email, code=False
-    )
+    return _render_form(request, context, "sign_in.html", 403, message=message, next=back, email=email)
 
 
 async def sign_out(portal_request: PortalRequest) -> Response:
@@ -195,6 +248,8 @@ def _render_form(
 ROUTES = [
     Route("/sign-in", sign_in_page, methods=["GET"]),
     Route("/sign-in", sign_in, methods=["POST"]),
+    Route("/sign-in/code", code_page, methods=["GET"]),
+    Route("/sign-in/code", enter_code, methods=["POST"]),
     post("/sign-out", sign_out, None),
     Route("/join/{token}", join_page, methods=["GET"]),
     Route("/join/{token}", join, methods=["POST"]),

@@ -16,7 +16,6 @@ from datetime import datetime
 from secrets import randbits
 from typing import Any, Protocol
 
-import orjson
 import structlog
 
 from outcrop import metrics
@@ -28,10 +27,11 @@ from outcrop.domain.webhook import (
     WAIT,
     DeliveryOutcome,
     is_success,
+    write_body,
 )
 from outcrop.limits import WEBHOOK_LOGGED_BYTES, WEBHOOK_RESPONSE_BYTES
 from outcrop.net.post import PostError, PostResponse
-from outcrop.store import outbox
+from outcrop.store import outbox, webhooks
 from outcrop.store.db import UNAVAILABLE, Connection, Pool
 from outcrop.store.keyring import Keyring
 from outcrop.store.outbox import ClaimedEvent, DeliveryResult
@@ -173,8 +173,9 @@ class DeliveryWorker:
         """Send an event once, keep its result for `_write_results`, and free its slot. Never raises."""
         started = time.monotonic()
         status, reason, body, outcome = None, None, b"", DeliveryOutcome.FAILED
+        now = self.now()
         try:
-            url, headers, payload = self._build_request(event)
+            url, headers, payload = self._build_request(event, now)
             response = await self._post(
                 url,
                 headers,
@@ -194,24 +195,20 @@ class DeliveryWorker:
             outcome, reason = DeliveryOutcome.UNKNOWN, f"sending failed ({type(error).__name__})"
         seconds = time.monotonic() - started
         self._results.append(
-            DeliveryResult(event.id, outcome, status, reason, round(seconds * 1000), body or None)
+            DeliveryResult(event.id, outcome, status, reason, round(seconds * 1000), body or None, now)
         )
         self._slots.release(event.account_id, seconds)
         self._wake.set()
 
-    def _build_request(self, event: ClaimedEvent) -> tuple[str, dict[str, str], bytes]:
+    def _build_request(self, event: ClaimedEvent, now: datetime) -> tuple[str, dict[str, str], bytes]:
         """Return URL, headers and body of the request; the signature is over exactly these body bytes."""
         assert event.url is not None and event.secret_box is not None and event.webhook_id is not None  # noqa: S101, PT018
-        secret = reveal(self._keys.open(event.secret_box, event.account_id, event.webhook_id, mask_all=True))
-        now = self.now()
-        envelope = {
-            "event": event.event,
-            "delivered_at": now,
-            "client_slug": event.slug,
-            "finding": orjson.Fragment(event.finding),
-        }
-        body = orjson.dumps(envelope)
-        signature = sign(body, secret, id_=str(event.id), timestamp=int(now.timestamp()))
+        secret, *others = [
+            reveal(self._keys.open(box, event.account_id, event.webhook_id, mask_all=True))
+            for box in (event.secret_box, *event.other_boxes)
+        ]
+        body = write_body(event.event, now, event.slug, event.finding)
+        signature = sign(body, secret, id_=str(event.id), timestamp=int(now.timestamp()), others=others)
         headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT} | signature
         return event.url, headers, body
 
@@ -230,6 +227,7 @@ class DeliveryWorker:
         self._swept_at = time.monotonic()
         async with db.transaction():
             await end_orphaned_deliveries(db, own=claimer, now=self.now())
+            await webhooks.switch_due(db)
 
     async def _finish(self) -> None:
         """Wait a few seconds for running deliveries, cancel the rest, and write all results."""

@@ -21,7 +21,7 @@ from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.scanner.rules.advice import Advice, find_advice
 from outcrop.store import audit, outbox
 from outcrop.store.db import Connection, limit_lock_wait
-from outcrop.store.findings import listing, scores, table, updates
+from outcrop.store.findings import listing, scores, suppressions, table, updates
 from outcrop.store.keyring import DamagedValueError, Keyring
 
 
@@ -229,6 +229,8 @@ async def _apply(
             note = cut_note(secret.masked_within(note))
     after = apply_triage(finding, action, note=note, by=by, now=now)
     if after is None:
+        if action is TriageAction.SUPPRESS:  # a rule hides it: it stays hidden when the rule ends
+            await suppressions.adopt(db, account_id, finding_id)
         return finding, False
     await table.update_triage(db, account_id, after)
     if after.status is not finding.status:

@@ -17,13 +17,27 @@ from uuid import UUID, uuid4
 
 from outcrop.domain import totp
 from outcrop.domain.account import EMAIL_LENGTH, PASSWORD_LENGTHS, SessionSummary, SignedInMember
-from outcrop.domain.errors import CodeNeededError, NotFoundError, SignInError, SignInLimitedError
+from outcrop.domain.errors import (
+    CodeNeededError,
+    NotFoundError,
+    SignInError,
+    SignInLimitedError,
+    TicketExpiredError,
+)
 from outcrop.domain.secret import reveal
 from outcrop.limits import SIGN_IN_STEP
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keyring
-from outcrop.store.people import accounts, known_browser, links, second_factors, sessions, sign_in_attempts
+from outcrop.store.people import (
+    accounts,
+    known_browser,
+    links,
+    second_factors,
+    sessions,
+    sign_in_attempts,
+    sign_in_ticket,
+)
 from outcrop.store.people.accounts import MemberCredentials
 from outcrop.store.people.passwords import PASSWORDS, PasswordCaller, PasswordQueueFullError, PasswordThreads
 from outcrop.store.people.sign_in_attempts import Visitor
@@ -37,6 +51,7 @@ __all__ = [
     "remember_browser",
     "resume_session",
     "sign_in",
+    "sign_in_with_code",
     "sign_out",
     "sign_out_everywhere",
 ]
@@ -85,8 +100,9 @@ async def sign_in(
     """Start a session and return its token.
 
     `replaces` is the browser's old token, whose session ends; `browser` is its cookie of a known browser.
-    Raise SignInError if e-mail address, password or code is wrong. Whether the address exists changes neither
-    the error nor the time it takes: the error comes after a multiple of SIGN_IN_STEP.
+    Raise SignInError if e-mail address, password or code is wrong, CodeNeededError if the password is right
+    and only the code is missing: its ticket leads to `sign_in_with_code`. Whether the address exists changes
+    neither the error nor the time it takes: the error comes after a multiple of SIGN_IN_STEP.
     """
     began = clock()
     email = _clean_text(email.strip(), EMAIL_LENGTH)
@@ -110,6 +126,64 @@ async def sign_in(
         await sleep(SIGN_IN_STEP - (clock() - began) % SIGN_IN_STEP)
         raise result
     return result
+
+
+async def sign_in_with_code(
+    pool: Pool,
+    keys: Keyring,
+    ticket: str,
+    *,
+    code: str,
+    address: str,
+    agent: str,
+    now: datetime,
+    replaces: str | None = None,
+    browser: str = "",
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> tuple[str, str]:
+    """Start the session of a member whose password was right; return its token and the member's address.
+
+    Raise TicketExpiredError if the ticket has ended, CodeNeededError without a code, SignInError if the code
+    is wrong. A wrong code counts as a failed attempt to sign in.
+    """
+    began = clock()
+    if (email := sign_in_ticket.read_email(ticket, now)) is None:
+        raise TicketExpiredError
+    visitor = Visitor(email, _network(address), known_browser.find_id(keys.browser_key, browser, email))
+    async with pool.connection() as db, db.transaction():
+        attempt = await sign_in_attempts.begin_attempt(db, visitor, now=now)
+        if attempt.id is not None:
+            found = await accounts.select_credentials(db, email)
+            result = await _check_code(
+                db,
+                keys,
+                ticket,
+                _SignInRequest(
+                    *(attempt.id, visitor, code, _clean_text(address, _MAX_ADDRESS_LENGTH)),
+                    *(_clean_text(agent, MAX_AGENT_LENGTH), replaces, now),
+                ),
+                found,
+            )
+    if attempt.id is None:
+        raise SignInLimitedError(attempt.retry_after)
+    if isinstance(result, SignInError):
+        await sleep(SIGN_IN_STEP - (clock() - began) % SIGN_IN_STEP)
+        raise result
+    return result, email
+
+
+async def _check_code(
+    db: Connection, keys: Keyring, ticket: str, request: _SignInRequest, found: MemberCredentials | None
+) -> str | SignInError:
+    """Check ticket and code of a member; return the token of the new session, or the error."""
+    current = None
+    if found is not None:
+        current = await accounts.lock_credentials(db, found.member.account, found.member.id)
+    if current is None or not sign_in_ticket.is_genuine(keys.browser_key, ticket, current):
+        await sign_in_attempts.delete_attempt(db, request.attempt_id)
+        return TicketExpiredError()
+    return await _decide(db, keys, request, current, is_right=True)
 
 
 def remember_browser(keys: Keyring, cookie: str, email: str) -> str:
@@ -189,7 +263,7 @@ async def _decide(
     if factor is not None and factor.confirmed:
         if not request.code.strip():
             await sign_in_attempts.delete_attempt(db, request.attempt_id)
-            return CodeNeededError()
+            return CodeNeededError(sign_in_ticket.write_ticket(keys.browser_key, credentials, request.now))
         secret = reveal(keys.open(factor.box, account_id, member_id, mask_all=True))
         step = totp.used_step(secret, request.code, after=factor.last_step, now=request.now)
         if step is not None:

@@ -294,12 +294,62 @@ async def confirm_totp(db: Connection, keys: Keyring, member: Member, code: str,
         raise BadInputError(
             "the code is wrong: enter the one that the app shows now, and check the clock of its device"
         )
-    codes = [totp.recovery_code(secrets.token_bytes(totp.RECOVERY_BYTES)) for _ in range(totp.RECOVERY_CODES)]
+    codes = _make_recovery_codes()
     await second_factors.confirm(
         db, account_id, member.id, step, [totp.recovery_digest(code) for code in codes], now=now
     )
     await audit.append(db, account_id, audit.AuditLine(now, member.email, "user.totp_on", member.email))
     return codes
+
+
+async def renew_recovery_codes(pool: Pool, member: Member, *, password: str, now: datetime) -> list[str]:
+    """Replace a member's recovery codes by new ones, after a check of the password; return the new ones."""
+    confirmed = await _confirm_password(pool, member, password, "user.recovery_codes", now=now)
+    async with pool.connection() as db, db.transaction():
+        account_id = (await _lock_unchanged(db, confirmed)).account_id
+        factor = await second_factors.lock(db, account_id, member.id)
+        if factor is None or not factor.confirmed:
+            raise BadInputError("the second step is off")
+        codes = _make_recovery_codes()
+        await second_factors.replace_recovery_codes(
+            db, account_id, member.id, [totp.recovery_digest(code) for code in codes]
+        )
+        line = audit.AuditLine(now, member.email, "user.recovery_codes", member.email)
+        await audit.append(db, account_id, line)
+    return codes
+
+
+async def require_second_factor(
+    db: Connection, account: Account, by: Member, *, required: bool, now: datetime
+) -> None:
+    """Require a second factor of every member of the account, or no longer.
+
+    Raise ForbiddenError unless `by` is an owner, BadInputError if this owner has none: nobody else could
+    correct a mistake then.
+    """
+    if await _lock_role(db, account, by) is not Role.OWNER:
+        raise ForbiddenError("only an owner can require a second factor")
+    if required and await second_factors.count_recovery_codes(db, account.id, by.id) is None:
+        raise BadInputError("turn your own second factor on first")
+    if not await accounts.update_requires_second_factor(db, account.id, required=required):
+        return
+    line = audit.AuditLine(now, by.email, "account.require_totp", account.slug, detail={"required": required})
+    await audit.append(db, account.id, line)
+
+
+async def is_second_factor_required(db: Connection, account: Account) -> bool:
+    """Whether every member of the account needs a second factor."""
+    return await accounts.requires_second_factor(db, account.id)
+
+
+async def list_second_factors(db: Connection, account: Account) -> set[UUID]:
+    """Return the ids of the members of the account who have a second factor."""
+    return await second_factors.select_members(db, account.id)
+
+
+def _make_recovery_codes() -> list[str]:
+    """Return new recovery codes."""
+    return [totp.recovery_code(secrets.token_bytes(totp.RECOVERY_BYTES)) for _ in range(totp.RECOVERY_CODES)]
 
 
 async def count_recovery_codes(db: Connection, account: Account, member: Member) -> int | None:
@@ -312,6 +362,8 @@ async def disable_totp(pool: Pool, member: Member, *, password: str, now: dateti
     confirmed = await _confirm_password(pool, member, password, "user.totp_off", now=now)
     async with pool.connection() as db, db.transaction():
         current = await _lock_unchanged(db, confirmed)
+        if await accounts.requires_second_factor(db, current.account_id):
+            raise BadInputError("this account requires a second factor")
         if not await second_factors.delete(db, current.account_id, member.id):
             raise BadInputError("the second step is off already")
         line = audit.AuditLine(now, member.email, "user.totp_off", member.email)

@@ -2,6 +2,7 @@
 
 import re
 import secrets
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID, uuid4
 
@@ -11,7 +12,16 @@ from outcrop.domain.account import API_MINIMUM, WEBHOOK_PLANS, Account
 from outcrop.domain.errors import BadInputError, NotFoundError, PlanTooLowError
 from outcrop.domain.events import example_event
 from outcrop.domain.secret import Secret
-from outcrop.domain.webhook import KEPT_DAYS, URL_LENGTH, Delivery, DeliveryState, Webhook
+from outcrop.domain.webhook import (
+    KEPT_DAYS,
+    LATEST_SWITCH,
+    MAX_REPEATED,
+    URL_LENGTH,
+    Delivery,
+    DeliveryFilter,
+    DeliveryState,
+    Webhook,
+)
 from outcrop.store import audit, outbox, webhooks
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keyring
@@ -52,6 +62,46 @@ async def save_webhook(
     return secret
 
 
+async def prepare_secret(db: Connection, keys: Keyring, account: Account, *, by: str, now: datetime) -> str:
+    """Create the next secret, which signs beside the present one; return it. It is shown only this once.
+
+    A secret that was prepared before is replaced.
+    """
+    _check_plan(account)
+    if (webhook_id := await webhooks.lock_id(db, account.id)) is None:
+        raise _missing()
+    secret = secrets.token_hex(32)
+    box = keys.seal(Secret(secret, mask_all=True), account.id, webhook_id)
+    await webhooks.save_next_secret(db, account.id, box)
+    await audit.append(db, account.id, audit.AuditLine(now, by, "webhook.prepare"))
+    return secret
+
+
+async def discard_secret(db: Connection, account: Account, *, by: str, now: datetime) -> None:
+    """Discard the next secret."""
+    if await webhooks.lock_id(db, account.id) is None:
+        raise _missing()
+    await webhooks.save_next_secret(db, account.id, None)
+    await audit.append(db, account.id, audit.AuditLine(now, by, "webhook.discard"))
+
+
+async def switch_secret(
+    db: Connection, account: Account, at: datetime | None, *, by: str, now: datetime
+) -> None:
+    """Make the next secret the secret, now (None) or at a time within 30 days.
+
+    The secret before it signs in `webhook-signature` for 24 hours more.
+    """
+    if at is not None and not now < at <= now + LATEST_SWITCH:
+        raise BadInputError("choose a time within the next 30 days")
+    if await webhooks.lock_id(db, account.id) is None:
+        raise _missing()
+    if not await webhooks.plan_switch(db, account.id, at):
+        raise BadInputError("prepare the next secret first")
+    detail = {} if at is None else {"switch_at": at.isoformat()}
+    await audit.append(db, account.id, audit.AuditLine(now, by, "webhook.switch", detail=detail))
+
+
 async def remove_webhook(db: Connection, account: Account, *, by: str, now: datetime) -> None:
     """Remove the webhook; events that wait to be sent are dropped."""
     if (url := await webhooks.delete(db, account.id)) is None:
@@ -65,10 +115,46 @@ async def get_webhook(db: Connection, account_id: int) -> Webhook | None:
 
 
 async def list_deliveries(
-    db: Connection, account_id: int, *, limit: int, before: UUID | None = None
+    db: Connection,
+    account_id: int,
+    *,
+    limit: int,
+    before: UUID | None = None,
+    wanted: DeliveryFilter | None = None,
 ) -> list[Delivery]:
-    """Return up to `limit` deliveries, newest first; `before` is the last one of the previous page."""
-    return await webhooks.select_deliveries(db, account_id, limit=limit, before=before)
+    """Return up to `limit` deliveries that match a filter, newest first.
+
+    `before` is the last one of the previous page.
+    """
+    return await webhooks.select_deliveries(db, account_id, limit=limit, before=before, wanted=wanted)
+
+
+async def get_body(db: Connection, account_id: int, delivery_id: UUID) -> bytes | None:
+    """Return the body of a delivery as it was sent; None if nothing was sent."""
+    return await webhooks.select_body(db, account_id, delivery_id)
+
+
+async def redeliver_all(
+    db: Connection,
+    account: Account,
+    deliveries: Sequence[UUID] | DeliveryFilter,
+    *,
+    by: str,
+    now: datetime,
+) -> int:
+    """Enqueue the events of ended deliveries again, unchanged; return how many.
+
+    With a filter, the newest MAX_REPEATED that match it. Each new delivery names the old one.
+    """
+    await _check_ready(db, account)
+    if isinstance(deliveries, DeliveryFilter):
+        deliveries = await webhooks.select_ended_ids(db, account.id, deliveries, limit=MAX_REPEATED)
+    repeated = await outbox.append_repeats(db, account.id, deliveries[:MAX_REPEATED], now=now)
+    lines: list[tuple[str, dict[str, object]]] = [
+        (str(new), {"event": event, "again_of": str(old)}) for new, old, event in repeated
+    ]
+    await audit.append_many(db, account.id, lines, at=now, actor=by, action="webhook.again")
+    return len(repeated)
 
 
 async def get_delivery(db: Connection, account_id: int, delivery_id: UUID) -> Delivery:

@@ -34,6 +34,8 @@ BOX_COLUMNS = (
     BoxColumn("import_batches", "box"),
     BoxColumn("targets", "credential_box"),
     BoxColumn("webhooks", "secret_box"),
+    BoxColumn("webhooks", "next_box"),
+    BoxColumn("webhooks", "old_box"),
     BoxColumn("second_factors", "box", owner="member_id"),
 )
 

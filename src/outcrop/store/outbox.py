@@ -47,6 +47,23 @@ async def append_repeat(
     )
 
 
+async def append_repeats(
+    db: Connection, account_id: int, delivery_ids: Sequence[UUID], *, now: datetime
+) -> list[tuple[UUID, UUID, str]]:
+    """Insert a copy of the event of each of these deliveries that has ended.
+
+    Return (id of the new delivery, id of the old one, event) of each.
+    """
+    cursor = await db.execute(
+        """INSERT INTO outbox (id, account_id, event, finding_id, finding, created_at, again_of)
+           SELECT gen_random_uuid(), account_id, event, finding_id, finding, %s, id FROM outbox
+           WHERE account_id = %s AND id = ANY(%s) AND outcome IS NOT NULL ORDER BY seq
+           RETURNING id, again_of, event""",
+        [now, account_id, list(delivery_ids)],
+    )
+    return [(new, old, event) for new, old, event in await cursor.fetchall()]
+
+
 async def lock_claimer(db: Connection, claimer: int) -> None:
     """Take the advisory lock `claimer` for this connection, as the claimer's liveness signal.
 
@@ -104,6 +121,9 @@ class ClaimedEvent:
     webhook_id: UUID | None
     url: str | None
     secret_box: bytes | None = field(repr=False)
+    other_boxes: tuple[bytes, ...] = field(
+        default=(), repr=False
+    )  # the next or the last secret, which sign too
 
 
 async def claim_events(
@@ -120,7 +140,10 @@ async def claim_events(
     await db.execute("SET LOCAL synchronous_commit = on")
     cursor = await db.execute(
         """WITH picked AS MATERIALIZED (
-               SELECT o.id, a.id AS account_id, a.slug, a.plan, w.id AS webhook_id, w.url, w.secret_box
+               SELECT o.id, a.id AS account_id, a.slug, a.plan, w.id AS webhook_id, w.url, w.secret_box,
+                      array_remove(ARRAY[
+                          w.next_box, CASE WHEN w.old_until > clock_timestamp() THEN w.old_box END
+                      ], NULL) AS other_boxes
                FROM unnest(%(accounts)s::integer[], %(slots)s::integer[]) AS r (account_id, slots)
                JOIN accounts a ON a.id = r.account_id
                LEFT JOIN webhooks w ON w.account_id = r.account_id
@@ -135,7 +158,7 @@ async def claim_events(
                                webhook_id = p.webhook_id
            FROM picked p WHERE o.id = p.id
            RETURNING o.id, p.account_id, p.slug, p.plan, o.event, o.finding::text,
-                     p.webhook_id, p.url, p.secret_box""",
+                     p.webhook_id, p.url, p.secret_box, p.other_boxes""",
         {
             "accounts": list(free_slots),
             "slots": list(free_slots.values()),
@@ -144,7 +167,7 @@ async def claim_events(
             "claimer": claimer,
         },
     )
-    return [ClaimedEvent(*row) for row in await cursor.fetchall()]
+    return [ClaimedEvent(*row[:9], other_boxes=tuple(row[9])) for row in await cursor.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +180,7 @@ class DeliveryResult:
     reason: str | None = None
     ms: int | None = None
     answer: bytes | None = None
+    delivered_at: datetime | None = None  # the time in the body; None if nothing was sent
 
 
 # The end of a statement whose CTE `ended` returns the deliveries that were given an outcome.
@@ -174,10 +198,11 @@ async def save_results(db: Connection, results: Sequence[DeliveryResult], *, now
     await db.execute(
         f"""WITH ended AS (
                 UPDATE outbox o SET outcome = e.outcome, status = e.status, reason = e.reason, ms = e.ms,
-                                    answer = e.answer
+                                    answer = e.answer, delivered_at = e.delivered_at
                 FROM unnest(%(ids)s::uuid[], %(outcomes)s::text[], %(statuses)s::smallint[],
-                            %(reasons)s::text[], %(ms)s::integer[], %(answers)s::bytea[])
-                     AS e (id, outcome, status, reason, ms, answer)
+                            %(reasons)s::text[], %(ms)s::integer[], %(answers)s::bytea[],
+                            %(delivered)s::timestamptz[])
+                     AS e (id, outcome, status, reason, ms, answer, delivered_at)
                 WHERE o.id = e.id AND o.claimed_at IS NOT NULL AND o.outcome IS NULL
                 RETURNING o.account_id, o.id, o.event, o.finding_id, o.outcome, o.status, o.reason, o.ms
             ) {_INSERT_AUDIT_LINES}""".encode(),
@@ -188,6 +213,7 @@ async def save_results(db: Connection, results: Sequence[DeliveryResult], *, now
             "reasons": [result.reason for result in results],
             "ms": [result.ms for result in results],
             "answers": [result.answer for result in results],
+            "delivered": [result.delivered_at for result in results],
             "now": now,
             "actor": ACTOR,
         },

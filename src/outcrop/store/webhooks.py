@@ -1,11 +1,21 @@
 """Store each account's webhook, and read the log of its deliveries."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from outcrop.domain.webhook import Delivery, DeliveryState, Health, Webhook
+from outcrop.domain.webhook import (
+    OLD_SECRET_SIGNS,
+    Delivery,
+    DeliveryFilter,
+    DeliveryState,
+    Health,
+    Webhook,
+    write_body,
+)
 from outcrop.store.db import Connection
+
+ACTOR = "delivery"  # the actor of the audit lines
 
 _MAX_COUNTED = 1000  # newest deliveries among which failures in a row are counted
 
@@ -22,7 +32,8 @@ async def upsert(
         """INSERT INTO webhooks AS w (account_id, id, url, secret_box, created_at) VALUES (%s, %s, %s, %s, %s)
            ON CONFLICT (account_id) DO UPDATE
            SET id = excluded.id, url = excluded.url, secret_box = excluded.secret_box,
-               created_at = excluded.created_at
+               created_at = excluded.created_at, next_box = NULL, switch_at = NULL, old_box = NULL,
+               old_until = NULL
            RETURNING xmax <> 0""",
         [account_id, webhook_id, url, secret_box, now],
     )
@@ -41,9 +52,66 @@ async def delete(db: Connection, account_id: int) -> str | None:
 
 async def select(db: Connection, account_id: int) -> Webhook | None:
     """Return the account's webhook and how well its last deliveries went."""
-    cursor = await db.execute("SELECT id, url, created_at FROM webhooks WHERE account_id = %s", [account_id])
+    cursor = await db.execute(
+        """SELECT id, url, created_at, next_box IS NOT NULL, switch_at,
+                  CASE WHEN old_until > clock_timestamp() THEN old_until END
+           FROM webhooks WHERE account_id = %s""",
+        [account_id],
+    )
     row = await cursor.fetchone()
-    return None if row is None else Webhook(row[1], row[2], await _select_health(db, account_id, row[0]))
+    if row is None:
+        return None
+    id_, url, created_at, has_next, switch_at, old_until = row
+    health = await _select_health(db, account_id, id_)
+    return Webhook(url, created_at, health, has_next, switch_at, old_until)
+
+
+async def lock_id(db: Connection, account_id: int) -> UUID | None:
+    """Lock the account's webhook until the transaction ends; return its id, None if there is none."""
+    cursor = await db.execute("SELECT id FROM webhooks WHERE account_id = %s FOR UPDATE", [account_id])
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
+async def save_next_secret(db: Connection, account_id: int, box: bytes | None) -> None:
+    """Save the next secret, encrypted, in place of one that is prepared already; None discards that."""
+    await db.execute(
+        "UPDATE webhooks SET next_box = %s, switch_at = NULL WHERE account_id = %s", [box, account_id]
+    )
+
+
+async def plan_switch(db: Connection, account_id: int, at: datetime | None) -> bool:
+    """Save when the next secret becomes the secret, or switch now (None); return whether one is prepared."""
+    cursor = await db.execute(
+        """UPDATE webhooks SET switch_at = coalesce(%s, clock_timestamp())
+           WHERE account_id = %s AND next_box IS NOT NULL""",
+        [at, account_id],
+    )
+    if at is None:
+        await _switch(db, "account_id = %s", [account_id])
+    return cursor.rowcount == 1
+
+
+async def switch_due(db: Connection) -> None:
+    """Switch to the next secret where the time for it has come, and erase secrets that sign no longer."""
+    await _switch(db, "switch_at <= clock_timestamp()", [])
+    await db.execute(
+        "UPDATE webhooks SET old_box = NULL, old_until = NULL WHERE old_until <= clock_timestamp()"
+    )
+
+
+async def _switch(db: Connection, condition: str, values: list[Any]) -> None:
+    """Make the next secret of webhooks the secret, with an audit line if the time was chosen before."""
+    await db.execute(
+        f"""WITH switched AS (
+                UPDATE webhooks SET old_box = secret_box, old_until = switch_at + %s, secret_box = next_box,
+                                    next_box = NULL, switch_at = NULL
+                WHERE next_box IS NOT NULL AND {condition} RETURNING account_id, id)
+            INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
+            SELECT account_id, date_trunc('second', clock_timestamp()), %s, 'webhook.switched', id::text,
+                   'ok', '{{}}' FROM switched""".encode(),
+        [OLD_SECRET_SIGNS, *values, ACTOR],
+    )
 
 
 async def _select_health(db: Connection, account_id: int, webhook_id: UUID) -> Health:
@@ -76,21 +144,67 @@ async def select_delivery(db: Connection, account_id: int, delivery_id: UUID) ->
 
 
 async def select_deliveries(
-    db: Connection, account_id: int, *, limit: int, before: UUID | None
+    db: Connection,
+    account_id: int,
+    *,
+    limit: int,
+    before: UUID | None,
+    wanted: DeliveryFilter | None = None,
 ) -> list[Delivery]:
-    """Return a page of the account's deliveries, newest first.
+    """Return a page of the account's deliveries that match a filter, newest first.
 
     `before` is the last delivery of the previous page: only older ones are returned.
     """
+    conditions, values = _build_conditions(wanted or DeliveryFilter())
     cursor = await db.execute(
         f"""SELECT {_DELIVERY} FROM outbox
             WHERE account_id = %(account)s
               AND (%(before)s::uuid IS NULL
                    OR seq < (SELECT seq FROM outbox WHERE account_id = %(account)s AND id = %(before)s))
+              AND {conditions}
             ORDER BY seq DESC LIMIT %(limit)s""".encode(),
-        {"account": account_id, "before": before, "limit": limit},
+        values | {"account": account_id, "before": before, "limit": limit},
     )
     return [_build_delivery(row) for row in await cursor.fetchall()]
+
+
+async def select_ended_ids(
+    db: Connection, account_id: int, wanted: DeliveryFilter, *, limit: int
+) -> list[UUID]:
+    """Return the ids of the newest deliveries that match a filter and have ended, at most `limit`."""
+    conditions, values = _build_conditions(wanted)
+    cursor = await db.execute(
+        f"""SELECT id FROM outbox WHERE account_id = %(account)s AND outcome IS NOT NULL AND {conditions}
+            ORDER BY seq DESC LIMIT %(limit)s""".encode(),
+        values | {"account": account_id, "limit": limit},
+    )
+    return [delivery_id for (delivery_id,) in await cursor.fetchall()]
+
+
+async def select_body(db: Connection, account_id: int, delivery_id: UUID) -> bytes | None:
+    """Return the body of a delivery as it was sent; None if nothing was, or its time is not stored."""
+    cursor = await db.execute(
+        """SELECT o.event, o.delivered_at, a.slug, o.finding::text
+           FROM outbox o JOIN accounts a ON a.id = o.account_id
+           WHERE o.account_id = %s AND o.id = %s AND o.delivered_at IS NOT NULL""",
+        [account_id, delivery_id],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else write_body(row[0], row[1].astimezone(UTC), row[2], row[3])
+
+
+def _build_conditions(wanted: DeliveryFilter) -> tuple[str, dict[str, Any]]:
+    """Return the SQL conditions of a filter, and the values of their placeholders."""
+    state = "coalesce(outcome, CASE WHEN claimed_at IS NULL THEN 'waiting' ELSE 'sending' END)"
+    conditions = {
+        "event": "event = %(event)s",
+        "state": f"{state} = %(state)s",
+        "finding_id": "finding_id = %(finding_id)s",
+        "since": "created_at >= %(since)s",
+        "until": "created_at < %(until)s",
+    }
+    values = {name: value for name in conditions if (value := getattr(wanted, name)) is not None}
+    return " AND ".join(["true", *(conditions[name] for name in values)]), values
 
 
 async def delete_old_deliveries(db: Connection, *, days: int, limit: int) -> int:

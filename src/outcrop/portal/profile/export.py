@@ -4,7 +4,8 @@ from starlette.responses import Response, StreamingResponse
 
 from outcrop import __version__
 from outcrop.domain.errors import BadInputError, NotFoundError
-from outcrop.portal.queries import ALL, NAMES, read_view
+from outcrop.portal.findings import load_view
+from outcrop.portal.queries import ALL, NAMES
 from outcrop.portal.request import PortalRequest, get
 from outcrop.services.exchange.exporter import ExportFormat, export_findings
 
@@ -25,7 +26,7 @@ async def export(request: PortalRequest) -> Response:
     if format_ is None:
         raise NotFoundError("there is no such format")
     parameters = dict(request.http.query_params)
-    view = read_view(parameters or {"status": ALL}, request.zone)
+    view = await load_view(request, parameters or {"status": ALL})
     if invalid := [
         *view.problems,
         *(name.replace("_", " ") for name in NAMES if "\0" in parameters.get(name, "")),

@@ -62,6 +62,17 @@ async def confirm_totp(request: PortalRequest) -> Response:
     return await _page(request, recovery=recovery)
 
 
+async def renew_recovery_codes(request: PortalRequest) -> Response:
+    """Replace the recovery codes and show the new ones once, in this response."""
+    try:
+        recovery = await team.renew_recovery_codes(
+            request.pool, request.signed.member, password=request.form.raw("password"), now=request.now
+        )
+    except OutcropError as error:
+        return await _page(request, message=error.message)
+    return await _page(request, recovery=recovery, renewed=True)
+
+
 async def remove_totp(request: PortalRequest) -> Response:
     try:
         await team.disable_totp(
@@ -120,7 +131,9 @@ async def _page(
     message: str | None = None,
     new: team.TotpSetup | None = None,
     recovery: list[str] | None = None,
+    renewed: bool = False,
 ) -> Response:
+    account = request.signed.account
     return request.render(
         "security.html",
         400 if message else 200,
@@ -130,6 +143,9 @@ async def _page(
         secret=new and new.secret,
         code=new and await asyncio.to_thread(_qr_code, new.uri),
         recovery=recovery,
+        renewed=renewed,
+        required=await team.is_second_factor_required(request.db, account),
+        must_have=request.signed.lacks_second_factor and recovery is None,
     )
 
 
@@ -138,6 +154,7 @@ ROUTES = [
     post("/profile/security/password", change_password, None, long=True),
     post("/profile/security/totp", begin_totp, None, long=True),
     post("/profile/security/totp/confirm", confirm_totp, None),
+    post("/profile/security/totp/recovery", renew_recovery_codes, None, long=True),
     post("/profile/security/totp/remove", remove_totp, None, long=True),
     post("/profile/security/keys", switch_keys, None),
     post("/profile/security/sessions/{id}/end", end_session, None),

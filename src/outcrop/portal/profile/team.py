@@ -48,6 +48,16 @@ async def change_role(request: PortalRequest) -> Response:
     return request.redirect("/profile/team", "The role is changed.")
 
 
+async def require_second_factor(request: PortalRequest) -> Response:
+    """Require a second factor of every member, or no longer."""
+    required = request.form.get("required") == "yes"
+    await team.require_second_factor(
+        request.db, request.signed.account, request.signed.member, required=required, now=request.now
+    )
+    message = "Every member needs a second factor now." if required else "A second factor is optional now."
+    return request.redirect("/profile/team", message)
+
+
 async def remove(request: PortalRequest) -> Response:
     await team.remove_member(
         request.db, request.signed.account, request.signed.member, request.id("id"), now=request.now
@@ -65,6 +75,8 @@ async def _page(
         400 if message else 200,
         members=await accounts.list_members(request.db, request.signed.account),
         invitations=await team.list_invitations(request.db, request.account_id),
+        has_factor=await team.list_second_factors(request.db, request.signed.account),
+        required=await team.is_second_factor_required(request.db, request.signed.account),
         roles=[role for role in Role if manages(request.signed.member.role, role)],
         link=link,
         message=message,
@@ -83,6 +95,7 @@ ROUTES = [
     get("/profile/team", show_team),
     post("/profile/team/invite", invite, Permission.MEMBERS),
     post("/profile/team/invitations/{id}/withdraw", withdraw, Permission.MEMBERS),
+    post("/profile/team/second-factor", require_second_factor, Permission.OWNERS),
     post("/profile/team/{id}/role", change_role, Permission.MEMBERS),
     post("/profile/team/{id}/remove", remove, Permission.MEMBERS),
 ]

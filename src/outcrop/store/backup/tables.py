@@ -35,6 +35,7 @@ TABLES = (
     "second_factors",
     "recovery_codes",
     "views",
+    "suppression_rules",
     "imports",
 )
 EXCLUDED_TABLES = {  # table -> why it is not in a backup

@@ -18,7 +18,7 @@ from psycopg.types.json import Jsonb
 
 from outcrop.domain.finding import Finding
 from outcrop.store.db import Connection, fetch_single_row
-from outcrop.store.findings import rollups, rows
+from outcrop.store.findings import rollups, rows, suppressions
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,7 @@ async def create_batch_table(db: Connection) -> None:
 async def upsert_batch(db: Connection, account_id: int, records: Sequence[FindingRecord]) -> int:
     """Insert or update findings and their search texts; return how many findings are new.
 
+    Suppression rules hide new findings that they match.
     Each finding may be in the batch only once.
     """
     cursor = db.cursor()
@@ -157,7 +158,7 @@ async def upsert_batch(db: Connection, account_id: int, records: Sequence[Findin
                 FROM written w JOIN batch b USING (id)
                 ON CONFLICT (account_id, id) DO UPDATE SET text = excluded.text
                 WHERE s.text <> excluded.text)
-            SELECT count(*) FROM written WHERE is_new""").format(
+            SELECT coalesce(array_agg(id), '{{}}') FROM written WHERE is_new""").format(
             columns=_join_identifiers(_COLUMNS),
             assignments=sql.SQL(", ").join(_build_assignment(name) for name in _COLUMNS if name != "id"),
         ),
@@ -165,7 +166,10 @@ async def upsert_batch(db: Connection, account_id: int, records: Sequence[Findin
     )
     row = await cursor.fetchone()
     await cursor.execute("TRUNCATE batch")
-    return int(row[0]) if row else 0
+    new_ids = row[0] if row else []
+    if new_ids:
+        await suppressions.hide_new(db, account_id, new_ids)
+    return len(new_ids)
 
 
 async def select_records(

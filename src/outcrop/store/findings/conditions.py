@@ -53,21 +53,22 @@ def add_finding_conditions(where: WhereClause, query: FindingQuery) -> None:
         where.add("updated_at >= %s", query.updated_since)
 
 
-def row_conditions(query: FindingQuery) -> Iterator[tuple[str, str]]:
-    """Yield conditions for search terms and `service` on a row `f` of findings, each with its value.
+def row_conditions(query: FindingQuery) -> Iterator[tuple[str, list[Any]]]:
+    """Yield conditions for search terms and `service` on a row `f` of findings, each with its values.
 
     Each condition looks up one finding, so they suit a statement that reads few findings.
     """
     same_finding = "s.account_id = f.account_id AND s.id = f.id"
-    for term in query.terms:
-        yield (
-            f"EXISTS (SELECT FROM finding_search s WHERE {same_finding} AND s.text LIKE %s)",
-            like_pattern(term),
-        )
+    for number, term in enumerate(query.terms):
+        in_text = f"EXISTS (SELECT FROM finding_search s WHERE {same_finding} AND s.text LIKE %s)"
+        if types := query.types_of_term(number):
+            yield f"({in_text} OR f.pattern_secret_type = ANY(%s))", [like_pattern(term), types]
+        else:
+            yield in_text, [like_pattern(term)]
     if query.service is not None:
         yield (
             f"EXISTS (SELECT FROM finding_services s WHERE {same_finding} AND s.service = %s)",
-            query.service,
+            [query.service],
         )
 
 

@@ -54,8 +54,8 @@ async def _select_batch(
     if last is not None:
         where.add("id <= %s", last)
     add_finding_conditions(where, query)
-    for condition, value in row_conditions(query):
-        where.add(condition, value)
+    for condition, values in row_conditions(query):
+        where.add(condition, *values)
     cursor = await db.execute(
         f"SELECT {rows.COLUMNS} FROM findings f WHERE {where.sql} ORDER BY id".encode(),
         where.values,

@@ -34,8 +34,8 @@ async def choose_statement(
     facets = list_matching_facets(query)
     where = build_where(account_id, query, facets)
     add_finding_conditions(where, query)
-    for condition, value in row_conditions(query):
-        where.add(condition, value)
+    for condition, values in row_conditions(query):
+        where.add(condition, *values)
     total = await _count_matches(db, account_id, query, facets, where)
     if query.offset >= total:
         return total, None
@@ -54,7 +54,9 @@ async def choose_statement(
 
 def _is_in_order(query: FindingQuery) -> bool:
     """Whether an index has the matches of one filter in the order of the list."""
-    has_attribute = next(chosen_attributes(query), None) is not None
+    has_attribute = any(
+        not isinstance(value, list) or len(value) == 1 for _, value in chosen_attributes(query)
+    )
     if query.order_by is OrderBy.COMPOSITE_SCORE:
         return has_attribute
     return query.order_by is OrderBy.UPDATED_AT and query.updated_since is not None and not has_attribute
@@ -74,7 +76,7 @@ async def _count_matches(
     )
     if not has_others and len(chosen) == 1 and query.updated_since is None:
         attribute, value = chosen[0]
-        return await rollups.count_attribute(db, account_id, facets, attribute, str(value))
+        return await rollups.count_attribute(db, account_id, facets, attribute, value)
     if not has_others and not chosen and query.updated_since is not None:
         return await _count_updated(db, account_id, query, facets)
     cursor = await db.execute(

@@ -102,8 +102,16 @@ async def _fetch_count(db: Connection, table: str, where: WhereClause) -> int:
 async def _search(db: Connection, account_id: int, query: FindingQuery) -> tuple[int, list[Any]]:
     """Return how many findings contain all search terms and meet the filters, and the ids of the page."""
     where = build_where(account_id, query, list_matching_facets(query))
-    for term in query.terms:
-        where.add("text LIKE %s", like_pattern(term))
+    for number, term in enumerate(query.terms):
+        if types := query.types_of_term(number):
+            where.add(
+                """id IN (SELECT id FROM finding_search WHERE account_id = %s AND text LIKE %s
+                          UNION
+                          SELECT id FROM findings WHERE account_id = %s AND pattern_secret_type = ANY(%s))""",
+                *(account_id, like_pattern(term), account_id, types),
+            )
+        else:
+            where.add("text LIKE %s", like_pattern(term))
     if query.service is not None:
         where.add(
             "id IN (SELECT id FROM finding_services WHERE account_id = %s AND service = %s)",

@@ -18,7 +18,8 @@ from outcrop.store.findings.attributes import Attribute
 from outcrop.store.locks import AdvisoryLock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Kinds of cells; the dimensions below name the kinds 1 to 6, 17 and 18, and `attributes.py` 11 to 16 and 19.
+# Kinds of cells; the dimensions below name the kinds 1 to 6, 17 and 18, and `attributes.py` 11 to 16,
+# 19 and 30.
 _TOTAL, _SERVICE_SCORE, _SERVICE_FACET, _DAY_SCORE, _MONTH_SCORE, _TYPE = 0, 7, 8, 9, 10, 11
 _UPDATED = 17
 _ALL_FACETS = -1  # the facet of cells that count every facet
@@ -106,7 +107,7 @@ async def count_totals(db: Connection, cells: CellFilter) -> tuple[int, int]:
 
 
 async def count_attribute(
-    db: Connection, account_id: int, facets: list[int] | None, attribute: Attribute, value: str
+    db: Connection, account_id: int, facets: list[int] | None, attribute: Attribute, value: Any
 ) -> int:
     """Count the findings of the account with these facets (None: any) and this value of an attribute."""
     condition, values = ("facet >= 0", []) if facets is None else ("facet = ANY(%s)", [facets])
@@ -118,6 +119,18 @@ async def count_attribute(
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101
     return int(row[0])
+
+
+async def select_values(
+    db: Connection, account_id: int, attribute: Attribute, *, limit: int | None
+) -> list[str]:
+    """Return the values of an attribute that findings of the account have, the most frequent first."""
+    cursor = await db.execute(
+        """SELECT service FROM rollup_cells WHERE account_id = %s AND kind = %s
+           GROUP BY service HAVING sum(n) > 0 ORDER BY sum(n) DESC, service LIMIT %s""",
+        [account_id, attribute.kind, limit],
+    )
+    return [value for (value,) in await cursor.fetchall()]
 
 
 async def count_below(db: Connection, cells: CellFilter, dimension: Dimension, bucket: int) -> int:
@@ -337,6 +350,8 @@ async def find_mismatches(db: Connection) -> list[tuple[int, int, str, int, int,
             SELECT f.account_id, c.kind, c.service, c.bucket, c.facet, count(*)
             FROM findings f, LATERAL (
                 SELECT 11::smallint, f.pattern_secret_type, 0, f.facet
+                UNION ALL
+                SELECT 30, f.source, 0, f.facet WHERE f.source IS NOT NULL
                 UNION ALL
                 SELECT * FROM attribute_cells(
                     f.facet, f.source_visibility, f.rule, f.repo_full_name, f.author, f.new_scan_id,

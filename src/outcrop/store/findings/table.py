@@ -49,8 +49,8 @@ async def lock_matching(
     )
     where = build_where(account_id, query, list_matching_facets(query))
     add_finding_conditions(where, query)
-    for condition, value in row_conditions(query):
-        where.add(condition, value)
+    for condition, values in row_conditions(query):
+        where.add(condition, *values)
     cursor = await db.execute(
         f"SELECT id FROM findings f WHERE {where.sql} AND {rows.one_of('id')}".encode(),
         [*where.values, list(finding_ids)],
@@ -122,8 +122,10 @@ async def update_triage(db: Connection, account_id: int, finding: Finding) -> No
     evidence = finding.resolution_evidence
     await db.execute(
         f"""UPDATE findings SET status = %s, resolved_at = %s, resolution_note = %s, auto_resolved = %s,
-                               resolved_by = %s, suppressed_at = %s, current_line = %s,
-                               current_lines = %s
+                               resolved_by = %s, current_line = %s, current_lines = %s,
+                               suppressed_by = CASE WHEN suppressed_at IS NOT DISTINCT FROM %s
+                                                    THEN suppressed_by END,
+                               suppressed_at = %s
             WHERE {rows.BY_ID}""".encode(),
         [
             finding.status,
@@ -131,9 +133,10 @@ async def update_triage(db: Connection, account_id: int, finding: Finding) -> No
             finding.resolution_note,
             None if evidence is None else evidence.auto_resolved,
             None if evidence is None else evidence.resolved_by,
-            finding.suppressed_at,
             finding.current_line,
             list(finding.current_lines),
+            finding.suppressed_at,
+            finding.suppressed_at,
             account_id,
             finding.id,
         ],

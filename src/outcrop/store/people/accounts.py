@@ -49,6 +49,22 @@ async def update_plan(db: Connection, account_id: int, plan: Plan) -> None:
     await db.execute("UPDATE accounts SET plan = %s WHERE id = %s", [plan, account_id])
 
 
+async def requires_second_factor(db: Connection, account_id: int) -> bool:
+    """Whether every member of the account needs a second factor."""
+    cursor = await db.execute("SELECT requires_second_factor FROM accounts WHERE id = %s", [account_id])
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def update_requires_second_factor(db: Connection, account_id: int, *, required: bool) -> bool:
+    """Save whether every member of the account needs a second factor; return whether that has changed."""
+    cursor = await db.execute(
+        "UPDATE accounts SET requires_second_factor = %s WHERE id = %s AND requires_second_factor <> %s",
+        [required, account_id, required],
+    )
+    return cursor.rowcount == 1
+
+
 async def delete(db: Connection, account_id: int) -> None:
     """Delete the account and everything that belongs to it.
 

@@ -47,8 +47,31 @@ async def confirm(
            WHERE account_id = %s AND member_id = %s""",
         [now, step, account_id, member_id],
     )
-    await db.execute("DELETE FROM recovery_codes WHERE member_id = %s", [member_id])
-    await db.execute("INSERT INTO recovery_codes SELECT %s, unnest(%s::bytea[])", [member_id, list(digests)])
+    await replace_recovery_codes(db, account_id, member_id, digests)
+
+
+async def replace_recovery_codes(
+    db: Connection, account_id: int, member_id: UUID, digests: Sequence[bytes]
+) -> None:
+    """Replace a member's recovery codes by those with these digests."""
+    member = "FROM second_factors f WHERE f.account_id = %s AND f.member_id = %s"
+    await db.execute(
+        f"DELETE FROM recovery_codes WHERE member_id IN (SELECT f.member_id {member})".encode(),
+        [account_id, member_id],
+    )
+    await db.execute(
+        f"INSERT INTO recovery_codes SELECT f.member_id, unnest(%s::bytea[]) {member}".encode(),
+        [list(digests), account_id, member_id],
+    )
+
+
+async def select_members(db: Connection, account_id: int) -> set[UUID]:
+    """Return the ids of the account's members who have a confirmed second factor."""
+    cursor = await db.execute(
+        "SELECT member_id FROM second_factors WHERE account_id = %s AND confirmed_at IS NOT NULL",
+        [account_id],
+    )
+    return {member_id for (member_id,) in await cursor.fetchall()}
 
 
 async def update_last_step(db: Connection, account_id: int, member_id: UUID, step: int) -> None:

@@ -32,7 +32,10 @@ async def resume_session(db: Connection, digest: bytes, *, now: datetime) -> Sig
     """
     cursor = await db.execute(
         """SELECT s.id, s.last_used_at, m.id, m.email, m.role, m.created_at,
-                  a.id, a.slug, a.plan, a.email, a.created_at
+                  a.id, a.slug, a.plan, a.email, a.created_at,
+                  a.requires_second_factor AND NOT EXISTS (
+                      SELECT FROM second_factors f
+                      WHERE f.account_id = a.id AND f.member_id = m.id AND f.confirmed_at IS NOT NULL)
            FROM sessions s JOIN members m ON m.id = s.member_id JOIN accounts a ON a.id = m.account_id
            WHERE s.digest = %s AND s.created_at > %s AND s.last_used_at > %s""",
         [digest, now - MAX_AGE, now - MAX_IDLE],
@@ -99,6 +102,7 @@ async def delete_expired(db: Connection, *, now: datetime) -> int:
 
 def _build_signed_in_member(row: tuple[Any, ...]) -> SignedInMember:
     """Return the member of a row of `resume_session`."""
-    session_id, _, member_id, email, role, joined, account_id, slug, plan, account_email, created = row
+    session_id, _, member_id, email, role, joined, account_id, slug, plan, account_email, created, lacks = row
     member = Member(member_id, slug, email, Role(role), joined)
-    return SignedInMember(session_id, member, Account(account_id, slug, Plan(plan), account_email, created))
+    account = Account(account_id, slug, Plan(plan), account_email, created)
+    return SignedInMember(session_id, member, account, lacks_second_factor=lacks)
