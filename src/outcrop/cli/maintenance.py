@@ -1,4 +1,4 @@
-"""The commands `outcrop migrate`, `doctor`, `backup`, `restore` and `secrets`."""
+"""The commands `outcrop migrate`, `backup`, `restore` and `secrets`."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -11,12 +11,11 @@ import typer
 from outcrop import __version__
 from outcrop.cli import session as cli
 from outcrop.cli.progress import byte_progress
-from outcrop.cli.session import AsJson, run, show, show_all, start
+from outcrop.cli.session import AsJson, run, show, start
 from outcrop.domain import clock
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import KeepSecrets
 from outcrop.runtime import open_database, open_session, operator_key
-from outcrop.sandbox import find_missing
 from outcrop.services import backup as backups
 from outcrop.services import maintenance
 from outcrop.settings import Settings
@@ -39,27 +38,6 @@ def migrate(as_json: AsJson = False) -> None:
                 return await schema.migrate(db)
 
     show({"applied": run(main)}, as_json=as_json)
-
-
-def doctor(as_json: AsJson = False) -> None:
-    """Check the database, its schema, the secret key and the settings; recount counts and scores."""
-    settings = start()
-
-    async def main() -> list[maintenance.HealthCheck]:
-        with open_database(settings) as url:
-            async with await database.connect(url) as db:
-                return await maintenance.run_health_checks(db, operator_key(settings), settings.keep_secrets)
-
-    missing = find_missing()
-    detail = f"incomplete: {'; '.join(missing)}" if missing else "git and the parsers have few rights"
-    checks = [*run(main), maintenance.HealthCheck("sandbox", ok=True, detail=detail)]
-    show_all(
-        [{"check": c.name, "ok": c.ok, "detail": c.detail} for c in checks],
-        ["check", "ok", "detail"],
-        as_json=as_json,
-    )
-    if not all(check.ok for check in checks):
-        raise typer.Exit(2)
 
 
 def backup(

@@ -1,6 +1,9 @@
 """The clock of the product: the only place that reads the time for decisions and records."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+# Between the clock of a machine and the database's: a worker whose clock is further off deletes nothing.
+MAX_CLOCK_ERROR = timedelta(minutes=1)
 
 
 def now() -> datetime:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from outcrop.domain.clock import MAX_CLOCK_ERROR
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.secret import KeepSecrets
 from outcrop.scanner.risk.score import VERSION
 from outcrop.scanner.risk.stored_score import score_stored
-from outcrop.store import audit, boxes, keyring, schema, secret_policy
+from outcrop.store import audit, boxes, disk, keyring, schema, secret_policy
 from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.findings import rollups, scores
@@ -28,19 +29,20 @@ class HealthCheck:
 
 
 async def run_health_checks(
-    db: Connection, operator: OperatorKey, keep_secrets: KeepSecrets | None
+    db: Connection, operator: OperatorKey, keep_secrets: KeepSecrets | None, *, now: datetime | None = None
 ) -> list[HealthCheck]:
     """Check database, schema, key, settings and counts, and recompute a sample of the scores.
 
     The checks that a pending migration or a newer schema makes impossible are skipped. `keep_secrets` is what
-    the settings state.
+    the settings state. With `now`, the time of this machine, its clock is compared with the database's.
     """
     checks = [
         HealthCheck("database", ok=True, detail=await database.describe_server(db)),
         await _check_schema(db),
     ]
+    surroundings = [] if now is None else [await _check_clock(db, now), await _check_room(db)]
     if not checks[-1].ok:
-        return checks
+        return checks + surroundings
     try:
         keys = await keyring.unlock_keyring(db, operator, os.urandom(80))
         checks.append(HealthCheck("secret key", ok=True, detail="fits"))
@@ -57,7 +59,21 @@ async def run_health_checks(
     detail = f"{len(wrong)} cells differ from a recount" if wrong else "equal to a recount"
     checks.append(HealthCheck("counts", not wrong, detail))
     checks.append(await _check_scores(db))
-    return checks
+    return checks + surroundings
+
+
+async def _check_clock(db: Connection, now: datetime) -> HealthCheck:
+    """Check that the clock of this machine agrees with the database's; otherwise workers delete nothing."""
+    difference = now - await database.current_time(db)
+    detail = f"{difference.total_seconds():+.0f} s from the database's"
+    return HealthCheck("clock", ok=abs(difference) <= MAX_CLOCK_ERROR, detail=detail)
+
+
+async def _check_room(db: Connection) -> HealthCheck:
+    """Check that the database can write."""
+    error = await disk.find_write_error(db)
+    detail = "can write" if error is None else f"cannot write ({error})"
+    return HealthCheck("database disk", ok=error is None, detail=detail)
 
 
 async def _check_scores(db: Connection) -> HealthCheck:
