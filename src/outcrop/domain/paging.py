@@ -52,6 +52,8 @@ class FindingQuery:
     author: str | None = None
     scan: UUID | None = None  # new in that run
     context: FindingContext | None = None
+    assignee: str | None = None  # an address in any case, or empty: nobody
+    incident_id: UUID | None = None
     terms: tuple[str, ...] = ()
     page: int = 1
     per_page: int = 25

@@ -28,10 +28,11 @@ ATTRIBUTES = (
     Attribute("author", "author", 15),
     Attribute("scan", "new_scan_id", 16),
     Attribute("context", "context", 19),
+    Attribute("assignee", "lower(coalesce(assignee, ''))", 20, "lower(%s)"),
 )
 # The columns of findings that these filters and `updated_since` need.
 COLUMNS = """pattern_secret_type, source_visibility, rule, repo_full_name, author, new_scan_id, updated_at,
-             last_seen_at, context"""
+             last_seen_at, context, assignee, incident_id"""
 
 
 def chosen_attributes(query: FindingQuery) -> Iterator[tuple[Attribute, Any]]:
