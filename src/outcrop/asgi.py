@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from outcrop.api import findings, scans
+from outcrop.api import findings, incidents, scans
 from outcrop.api.describe import describe
 from outcrop.api.errors import HANDLERS
 from outcrop.api.middleware import RequestMiddleware
@@ -37,7 +37,7 @@ from outcrop.services.shares import AccountShares
 from outcrop.sources.workspace import cache_folder
 
 PREFIX, PREFIX_V2 = "/api/v1", "/api/v2"
-_V1 = (findings.router, scans.router)
+_V1 = (findings.router, incidents.router, scans.router)
 _V2 = (v2_imports.router, v2_bulk.router)
 
 log = structlog.get_logger()

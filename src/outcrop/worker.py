@@ -49,6 +49,7 @@ from outcrop.sources.isolated.process_pool import open_process_pool
 from outcrop.sources.workspace import cache_folder
 from outcrop.store.db import UNAVAILABLE, current_time, end_stuck_sessions, session_options
 from outcrop.store.findings import rollups
+from outcrop.store.incidents import pending
 from outcrop.store.runs import jobs, scans
 from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
@@ -135,6 +136,7 @@ async def work(
             asyncio.create_task(_run_every(seconds, runtime.outdated, stop, task))
             for seconds, task in (
                 (FOLD_EVERY, lambda: _fold_rollups(runtime)),
+                (FOLD_EVERY, lambda: _update_incidents(runtime)),
                 (_SCHEDULE_EVERY, lambda: start_due_runs(context)),
                 (_SCHEDULE_EVERY, lambda: _end_stuck_sessions(runtime)),
                 (_SCHEDULE_EVERY, lambda: _save_heartbeats(runtime)),
@@ -235,6 +237,12 @@ async def _fold_rollups(runtime: Runtime) -> int:
     """Add the pending changes of finding counts to the rollups; return how many."""
     async with runtime.pool.connection() as db:
         return await rollups.fold_deltas(db)
+
+
+async def _update_incidents(runtime: Runtime) -> int:
+    """Bring the incidents up to date with changed findings; return the number of changes."""
+    async with runtime.pool.connection() as db:
+        return await pending.apply_all(db)
 
 
 async def _delete_expired_sessions(runtime: Runtime) -> int:

@@ -42,6 +42,7 @@ ACTION_GROUPS = (
     "scan",
     "finding",
     "findings",
+    "incident",
     "suppression",
     "secrets",
     "database",

@@ -174,6 +174,7 @@ def test_the_tables_of_parameters_have_every_parameter_and_no_other() -> None:
     routes = inventory.api_routes()
     for heading, route in {
         "Parameters of the list of findings": ("GET", "/api/v1/findings"),
+        "Parameters of the list of incidents": ("GET", "/api/v1/incidents"),
         "Parameters of the list of scan runs": ("GET", "/api/v1/scans"),
     }.items():
         assert set(first_column(section("api.md", heading))) == routes[route]
@@ -231,7 +232,12 @@ def test_the_table_of_portal_errors_has_every_other_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heading", "schema"), [("Fields of a finding", "FindingShape"), ("Fields of a scan run", "ScanRunShape")]
+    ("heading", "schema"),
+    [
+        ("Fields of a finding", "FindingShape"),
+        ("Fields of an incident", "IncidentShape"),
+        ("Fields of a scan run", "ScanRunShape"),
+    ],
 )
 def test_the_table_of_a_resource_has_every_field_and_no_other(heading: str, schema: str) -> None:
     assert first_column(section("api.md", heading)) == inventory.schema_fields(schema)

@@ -54,7 +54,7 @@ def test_every_field_is_a_column_of_a_csv_export(backend: Backend) -> None:
     (row,) = csv.DictReader(io.StringIO(text, newline=""))
     for field in SHOWN_FIELDS:
         if field.name not in {"validation_detail", "pattern", "resolution_evidence"}:
-            value = line[field.name]
+            value = "" if line[field.name] is None else line[field.name]
             if isinstance(value, list):
                 value = " ".join(map(str, value))
             assert row[field.name] == (str(value).lower() if isinstance(value, bool) else str(value))

@@ -25,7 +25,7 @@ AUTHENTICATION = """
 # Background jobs work for all accounts, and pass each row on with its account.
 BACKGROUND = """
     findings/rollups.fold_deltas findings/suppressions.end_expired findings/suppressions.lock_pending
-    findings/table.erase_secrets findings/scores.lock_outdated
+    incidents/pending.apply_all findings/table.erase_secrets findings/scores.lock_outdated
     findings/verdicts.select_due findings/verdicts.unlock_revalidation
     imports.delete_abandoned imports.forget_keys imports.select_unqueued
     outbox.count_waiting outbox.lock_claimer outbox.unlock_claimer outbox.select_waiting_accounts outbox.save_results
@@ -38,6 +38,7 @@ BACKGROUND = """
 # Commands of the operator, who owns the database.
 OPERATOR = """
     audit.append_to_every_account findings/rollups.find_mismatches findings/scores.select_sample
+    incidents/pending.find_mismatches
     keyring.unlock_keyring keyring.rotate_operator_key keyring.select_wrapped_keys keyring.upsert_wrapped_keys
     keyring.begin_data_key_rotation keyring.end_data_key_rotation
     boxes._select_batch boxes._write imports.fail_unfinished

@@ -72,7 +72,7 @@ def test_links_lead_to_files(path: Path) -> None:
     ("code", "problem"),
     [
         ("store/findings/listing.select_page", ""),
-        ("listing.select_page", ""),
+        ("listing.select_page", "it fits"),
         ("packs/pack", ""),
         ("portal/PAGE.py", ""),
         ("store/migrations/*.sql", ""),

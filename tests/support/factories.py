@@ -28,7 +28,7 @@ def complete(line: dict[str, Any]) -> dict[str, Any]:
     return additive_defaults() | lines | {"current_lines": [] if current is None else [current]} | line
 
 
-COMPUTED_FIELDS = {"severity", "updated_at"}  # no import sets them
+COMPUTED_FIELDS = {"severity", "updated_at", "incident_id", "assignee"}  # no import sets them
 
 
 def without_computed(finding: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from outcrop.store import schema
 from outcrop.store.db import Connection, connect
 from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.findings import rollups
+from outcrop.store.incidents import pending
 from outcrop.store.keyring import OperatorKey, unlock_keyring
 
 FIRST = 9
@@ -31,7 +32,16 @@ FOLDER = Path(__file__).parent
 SECRET_KEY = "a key for the tests only, no secret"
 OPERATOR = OperatorKey(SECRET_KEY, Path("/nonexistent/key"))
 # Filled by triggers, by our own functions, or when the schema is created.
-NOT_GENERATED = {"migrations", "keyring", "finding_search", "finding_services", "rollups", "rollup_deltas"}
+NOT_GENERATED = {
+    "migrations",
+    "keyring",
+    "finding_search",
+    "finding_services",
+    "rollups",
+    "rollup_deltas",
+    "incidents",
+    "incident_changes",
+}
 ROWS = {"accounts": 2, "webhooks": 2, "findings": 6}  # of all other tables three
 STATUSES = ("active", "resolved", "false_positive", "customer_restricted", "stale", "active")
 SCORE_DETAIL = {
@@ -71,6 +81,7 @@ VALUES: dict[tuple[str, str], Value] = {
     ("findings", "auto_resolved"): lambda n: True if n == 2 else None,
     ("findings", "score_detail"): lambda n: None if n == 6 else SCORE_DETAIL,
     ("findings", "secret_box"): lambda n: None if n == 3 else digest("findings", "secret_box", n),
+    ("findings", "assignee"): lambda _: None,
     ("verdicts", "status"): lambda _: "unvalidated",
     ("verdicts", "confidence"): lambda _: "low",
     ("links", "member_id"): lambda n: None if n % 2 else identifier("members", "id", n),
@@ -165,6 +176,8 @@ async def fill(db: Connection) -> None:
     await unlock_keyring(
         db, OPERATOR, digest("keyring", "random", 1) * 2 + digest("keyring", "random", 2)[:16]
     )
+    if "incidents" in tables:
+        await pending.apply_all(db)
     await rollups.fold_deltas(db)
     await db.execute("UPDATE findings SET seen_count = seen_count + 1, composite_score = 61")  # new deltas
     await db.execute("UPDATE findings SET composite_score = 62")

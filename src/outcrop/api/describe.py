@@ -20,6 +20,10 @@ LICENSE = {"name": "Apache-2.0", "identifier": "Apache-2.0"}
 _TAGS = {  # by version of the API
     "v1": [
         {"name": "findings", "description": "Exposed credentials: list, read and triage them."},
+        {
+            "name": "incidents",
+            "description": "Credentials with all their places: list, read, triage and assign them.",
+        },
         {"name": "scans", "description": "Scan runs: list and read them."},
     ],
     "v2": [

@@ -32,13 +32,15 @@ from outcrop.domain.finding import (
     Visibility,
 )
 from outcrop.domain.ids import ID_FORM, parse_id
+from outcrop.domain.incident import UNASSIGNED
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
 from outcrop.domain.scan import ScanType
 
 QUERY_LENGTH = 1000
 QUERY_TERMS = 16
 _BLANK_IS_ABSENT = {"q", "note", "service"}
-_NO_SCAN = UUID(int=0)  # used for a text that is no id: no run has it
+_NOBODY = UUID(int=0)  # used for a text that is no id: no run and no incident has it
+_NEVER_ECHOED = {"note", "text"}  # they may contain a credential
 _MAX_ECHOED = 200  # a longer invalid value is not repeated in the response
 
 M = TypeVar("M", bound=BaseModel)
@@ -129,7 +131,7 @@ def _moment(text: object) -> date | datetime:
 _SPACE = r"\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _TERM = rf"[^\u0000{_SPACE}]+"
 _TERMS_PATTERN = rf"^[{_SPACE}]*(?:{_TERM}(?:[{_SPACE}]+{_TERM}){{0,{QUERY_TERMS - 1}}}[{_SPACE}]*)?$"
-_NO_NUL = r"^[^\u0000]*$"
+NO_NUL = r"^[^\u0000]*$"
 
 
 def _terms(text: str) -> tuple[str, ...]:
@@ -146,16 +148,16 @@ def _terms(text: str) -> tuple[str, ...]:
 READ_INTEGER = BeforeValidator(_integer)
 Boolean = Annotated[bool, BeforeValidator(_boolean)]
 Moment = Annotated[date | datetime, BeforeValidator(_moment), WithJsonSchema(_DATE_SCHEMA)]
-Text = Annotated[str, WithJsonSchema({"type": "string", "pattern": _NO_NUL})]
+Text = Annotated[str, WithJsonSchema({"type": "string", "pattern": NO_NUL})]
 Note = Annotated[
     str,
     Field(max_length=NOTE_LENGTH),
-    WithJsonSchema({"type": "string", "maxLength": NOTE_LENGTH, "pattern": _NO_NUL}),
+    WithJsonSchema({"type": "string", "maxLength": NOTE_LENGTH, "pattern": NO_NUL}),
 ]
 Value = Annotated[
     str,
     Field(min_length=1),
-    WithJsonSchema({"type": "string", "minLength": 1, "pattern": _NO_NUL}),
+    WithJsonSchema({"type": "string", "minLength": 1, "pattern": NO_NUL}),
 ]
 Terms = Annotated[
     str,
@@ -203,6 +205,10 @@ class FindingParameters(Parameters):
     visibility: Extension[Visibility | Absent] = Field(None, description="`source_visibility`.")
     author: Extension[Value | Absent] = Field(None, description="Author of the commit, exactly.")
     context: Extension[FindingContext | Absent] = Field(None, description="What the file is for.")
+    assignee: Extension[Value | Absent] = Field(
+        None, description="Address of the member who is the assignee, or `none`: nobody."
+    )
+    incident_id: Extension[Value | Absent] = Field(None, description="Id of an incident: its places.")
     scan: Extension[Value | Absent] = Field(
         None, description="Id of a scan run: the findings that were new in it."
     )
@@ -223,8 +229,8 @@ class FindingParameters(Parameters):
             suppressed=self.suppressed,
             service=self.service,
             min_score=self.min_score,
-            seen_from=_start(self.date_from),
-            seen_before=_end(self.date_to),
+            seen_from=start_of(self.date_from),
+            seen_before=end_of(self.date_to),
             updated_since=_floor(self.updated_since),
             severity=self.severity,
             secret_type=self.secret_type,
@@ -233,7 +239,9 @@ class FindingParameters(Parameters):
             visibility=self.visibility,
             context=self.context,
             author=self.author,
-            scan=None if self.scan is None else parse_id(self.scan) or _NO_SCAN,
+            assignee=assignee_of(self.assignee),
+            incident_id=_reference(self.incident_id),
+            scan=_reference(self.scan),
             terms=self.q or (),  # type: ignore[arg-type]  # the validator returns a tuple
             page=self.page,
             per_page=self.per_page,
@@ -252,7 +260,17 @@ class NoteParameters(Parameters):
     note: Note | Absent = Field(None, description="Stored with the finding.")
 
 
-def _start(moment: date | datetime | None) -> datetime | None:
+def _reference(text: str | None) -> UUID | None:
+    """Return the id of a filter by another record; a text that is no id matches nothing."""
+    return None if text is None else parse_id(text) or _NOBODY
+
+
+def assignee_of(text: str | None) -> str | None:
+    """Return the assignee of a filter: an address, or the empty text for nobody."""
+    return "" if text == UNASSIGNED else text
+
+
+def start_of(moment: date | datetime | None) -> datetime | None:
     """Return the inclusive lower bound for `date_from`, in whole seconds."""
     if moment is None or isinstance(moment, datetime):
         # Times are stored in whole seconds, so a fraction is rounded up to the next second.
@@ -266,10 +284,10 @@ def _start(moment: date | datetime | None) -> datetime | None:
 
 def _floor(moment: date | datetime | None) -> datetime | None:
     """Return the inclusive lower bound for `updated_since`: the start of a second that may have changes."""
-    return moment.replace(microsecond=0) if isinstance(moment, datetime) else _start(moment)
+    return moment.replace(microsecond=0) if isinstance(moment, datetime) else start_of(moment)
 
 
-def _end(moment: date | datetime | None) -> datetime | None:
+def end_of(moment: date | datetime | None) -> datetime | None:
     """Return the exclusive upper bound for `date_to`; None if there is no later time."""
     if moment is None:
         return None
@@ -325,10 +343,10 @@ def _problem(name: str, type_: str, msg: str) -> dict[str, Any]:
 
 
 def _error_detail(error: Any) -> dict[str, Any]:
-    """Return one of pydantic's errors for the 422 body. A note or a very long value is not repeated."""
+    """Return one of pydantic's errors for the 422 body. A typed text or a very long value is not repeated."""
     name = str(error["loc"][0])
     detail = _problem(name, error["type"], error["msg"])
-    if name != "note" and isinstance(error["input"], str) and len(error["input"]) <= _MAX_ECHOED:
+    if name not in _NEVER_ECHOED and isinstance(error["input"], str) and len(error["input"]) <= _MAX_ECHOED:
         detail["input"] = error["input"]
     if error.get("ctx"):
         detail["ctx"] = {
@@ -383,7 +401,7 @@ def described(model: type[BaseModel]) -> list[dict[str, Any]]:
             {
                 "name": name,
                 "in": "query",
-                "required": False,
+                "required": name in schema.get("required", ()),
                 "description": field["description"],
                 "schema": inner,
             }

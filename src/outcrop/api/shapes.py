@@ -11,8 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema, cr
 from pydantic.json_schema import SkipJsonSchema
 from starlette.responses import Response
 
-from outcrop.domain.finding import CredentialPattern, Finding, Resolution, Status
+from outcrop.domain.finding import (
+    Confidence,
+    CredentialPattern,
+    Finding,
+    Resolution,
+    Severity,
+    Status,
+    Validation,
+)
 from outcrop.domain.finding_fields import SHOWN_FIELDS, FindingField
+from outcrop.domain.incident import IncidentStatus
 from outcrop.domain.paging import Page
 from outcrop.domain.scan import ScanStatus, ScanType, Trigger
 from outcrop.services.findings import ExplainedScore
@@ -117,7 +126,7 @@ def _finding_field(field: FindingField) -> tuple[Any, Any]:
     about: dict[str, Any] = {"description": field.description} if field.description else {}
     if "max_length" in field.limits:
         about["max_length"] = field.limits["max_length"]
-    if field.nullable and not field.by_database:
+    if field.nullable and (field.is_optional or not field.by_database):
         type_ = type_ | None
     if field.extension:
         about["json_schema_extra"] = EXTENSION
@@ -141,6 +150,48 @@ class ScoreShape(BaseModel):
         description="Of the method that computed the score; null if the score was imported."
     )
     parts: Extension[list[ScorePartShape]] = Field(description="Their points add up to the score.")
+
+
+class IncidentShape(BaseModel):
+    id: Extension[Id]
+    status: Extension[IncidentStatus]
+    composite_score: Extension[float] = Field(
+        ge=0, le=100, description="The highest of the open places; of all if none is open."
+    )
+    severity: Extension[Severity]
+    validation_status: Extension[Validation] = Field(
+        description="`valid` if any place has it, otherwise the newest."
+    )
+    validation_confidence: Extension[Confidence]
+    validation_detail: Extension[ValidationDetailShape]
+    matched_text: Extension[str] = Field(description="Masked.")
+    pattern: Extension[PatternShape]
+    places: Extension[int] = Field(ge=1)
+    open_places: Extension[Count]
+    first_seen_at: Extension[Time]
+    last_seen_at: Extension[Time]
+    closed_at: Extension[Time | None] = Field(
+        description="When its last place was closed; null while a place is open."
+    )
+    assignee: Extension[str | None] = Field(description="E-mail address of a member.")
+    due_at: Extension[Time | None] = Field(description="Null if no time is set for this severity.")
+    overdue: Extension[bool] = Field(description="Open, and `due_at` is over.")
+    ticket_url: Extension[str | None]
+
+
+class IncidentMutationData(BaseModel):
+    id: Extension[Id]
+    status: Extension[IncidentStatus]
+    changed: Extension[Count]
+    unchanged: Extension[Count]
+    refused: Extension[Count]
+
+
+class CommentShape(BaseModel):
+    id: Extension[Id]
+    at: Extension[Time]
+    by: Extension[str]
+    text: Extension[str]
 
 
 class ProgressShape(BaseModel):

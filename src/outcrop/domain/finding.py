@@ -124,20 +124,22 @@ def _meta(
     extension: bool = False,
     columns: tuple[str, ...] = (),
     by_database: bool = False,
+    is_optional: bool = False,
     **limits: float,
 ) -> dict[str, Any]:
     """Return the metadata of a field of `Finding`.
 
     `extension` marks a field that the specification does not have. `columns` are the columns of a field that
-    is a tuple, or the column of a field that has another name. `by_database` marks a field that a trigger
-    writes: it is None only in a finding that is not stored yet. `limits` are arguments of pydantic's `Field`,
-    such as `ge` and `max_length`.
+    is a tuple, or the column of a field that has another name. `by_database` marks a field that the
+    database writes: it is None only in a finding that is not stored yet, or if it `is_optional`. `limits` are
+    arguments of pydantic's `Field`, such as `ge` and `max_length`.
     """
     return {
         "description": description,
         "extension": extension,
         "columns": columns,
         "by_database": by_database,
+        "is_optional": is_optional,
         "limits": limits,
     }
 
@@ -236,6 +238,22 @@ class Finding:
             "All lines at the tip of the default branch, ascending. `current_line` is the first.",
             extension=True,
             max_length=MAX_LINES,
+        ),
+    )
+
+    incident_id: UUID | None = field(
+        default=None,
+        metadata=_meta(
+            "Id of the incident: the credential with all its places.", extension=True, by_database=True
+        ),
+    )
+    assignee: str | None = field(
+        default=None,
+        metadata=_meta(
+            "E-mail address of the member who is the incident's assignee.",
+            extension=True,
+            by_database=True,
+            is_optional=True,
         ),
     )
 

@@ -23,7 +23,8 @@ class FindingField:
     description: str  # for the API
     extension: bool  # the specification does not have the field
     limits: dict[str, Any]  # arguments of pydantic's Field
-    by_database: bool = False  # a trigger writes it; no import sets it
+    by_database: bool = False  # the database writes it; no import sets it
+    is_optional: bool = False  # may be null, although the database writes it
 
 
 def _read_fields() -> tuple[FindingField, ...]:
@@ -44,6 +45,7 @@ def _read_fields() -> tuple[FindingField, ...]:
                 meta.get("extension", False),
                 meta.get("limits", {}),
                 meta.get("by_database", False),
+                meta.get("is_optional", False),
             )
         )
     return tuple(found)

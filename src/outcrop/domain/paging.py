@@ -54,6 +54,8 @@ class FindingQuery:
     context: FindingContext | None = None
     secret_types: tuple[str, ...] | None = None  # one of these types
     sources: tuple[str, ...] | None = None  # in one of these sources
+    assignee: str | None = None  # an address in any case, or empty: nobody
+    incident_id: UUID | None = None
     terms: tuple[str, ...] = ()
     # For each term, the credential types that match it too; empty: a term is only searched in the text.
     term_types: tuple[tuple[str, ...], ...] = ()

@@ -101,6 +101,8 @@ ACTION = {
     "finding.resolve": "Resolved",
     "finding.restrict": "Restricted",
     "finding.false_positive": "Marked as false positive",
+    "incident.assign": "Incident assigned",
+    "incident.comment": "Comment on an incident",
     "finding.reopen": "Reopened",
     "finding.suppress": "Suppressed",
     "finding.unsuppress": "Shown again",

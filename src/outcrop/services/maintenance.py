@@ -14,9 +14,10 @@ from outcrop.store import audit, boxes, disk, keyring, schema, secret_policy
 from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.findings import rollups, scores
+from outcrop.store.incidents import pending
 from outcrop.store.keyring import Keyring, OperatorKey
 
-_SAMPLE_SIZE = 1000  # scores that are computed again
+_SAMPLE_SIZE = 1000  # scores and incidents that are computed again
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class HealthCheck:
 async def run_health_checks(
     db: Connection, operator: OperatorKey, keep_secrets: KeepSecrets | None, *, now: datetime | None = None
 ) -> list[HealthCheck]:
-    """Check database, schema, key, settings and counts, and recompute a sample of the scores.
+    """Check database, schema, key, settings and counts, and recompute a sample of the scores and incidents.
 
     The checks that a pending migration or a newer schema makes impossible are skipped. `keep_secrets` is what
     the settings state. With `now`, the time of this machine, its clock is compared with the database's.
@@ -58,6 +59,7 @@ async def run_health_checks(
     wrong = await rollups.find_mismatches(db)
     detail = f"{len(wrong)} cells differ from a recount" if wrong else "equal to a recount"
     checks.append(HealthCheck("counts", not wrong, detail))
+    checks.append(await _check_incidents(db))
     checks.append(await _check_scores(db))
     return checks + surroundings
 
@@ -74,6 +76,17 @@ async def _check_room(db: Connection) -> HealthCheck:
     error = await disk.find_write_error(db)
     detail = "can write" if error is None else f"cannot write ({error})"
     return HealthCheck("database disk", ok=error is None, detail=detail)
+
+
+async def _check_incidents(db: Connection) -> HealthCheck:
+    """Compute a sample of the incidents again and compare them with the stored ones."""
+    counted, wrong = await pending.find_mismatches(db, _SAMPLE_SIZE)
+    if not wrong:
+        return HealthCheck("incidents", ok=True, detail=f"{counted} computed again, all equal")
+    account_id, incident_id = wrong[0]
+    example = f"{incident_id} of account {account_id}"
+    detail = f"{len(wrong)} of {counted} differ when computed again, such as {example}"
+    return HealthCheck("incidents", ok=False, detail=detail)
 
 
 async def _check_scores(db: Connection) -> HealthCheck:

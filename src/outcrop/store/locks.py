@@ -14,4 +14,5 @@ class AdvisoryLock(IntEnum):
     SIGN_IN_NETWORK = 7_264_006  # with a hash: one sign-in of a network is counted at a time
     SIGN_IN_EMAIL = 7_264_007  # with a hash: one sign-in of an address is counted at a time
     UPDATING = 7_264_008  # with a time: the transaction that holds it changes findings since then; shared
+    INCIDENTS = 7_264_012  # with an account's id: one transaction writes several incidents of the account
     IMPORT_KEY = 7_264_011  # with a hash: one import with an idempotency key is queued at a time

@@ -27,6 +27,7 @@ from outcrop.sources.repository_address import normalise_repository
 from outcrop.store import audit, secret_policy
 from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, scores
+from outcrop.store.incidents import pending
 from outcrop.store.keyring import Keyring
 
 _BATCH_SIZE = 5_000  # findings that are written with one statement
@@ -99,6 +100,7 @@ async def import_findings(
         line = audit.AuditLine(now, by, "findings.import", account.slug, detail=detail)
         await audit.append(db, account.id, line)
     await bulk.vacuum_tables(db, records=summary.lines)
+    await pending.apply_changes(db, account.id)
     return replace(summary, unplaced=builder.unplaced)
 
 

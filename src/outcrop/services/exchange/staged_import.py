@@ -18,6 +18,7 @@ from outcrop.store import audit, imports, secret_policy
 from outcrop.store.db import WORKER_IDLE_TIMEOUT, Connection, Pool, connect, current_time
 from outcrop.store.findings import bulk
 from outcrop.store.imports import ClaimedImport, ImportFailure
+from outcrop.store.incidents import pending
 from outcrop.store.keyring import Keyring
 
 MAX_ATTEMPTS = 5
@@ -51,6 +52,7 @@ async def merge_import(context: MergeContext, account_id: int, import_id: UUID) 
         # A connection of its own: the transaction may take minutes, longer than a statement of the pool.
         async with await connect(context.url, idle_timeout=WORKER_IDLE_TIMEOUT) as db:
             await _merge_claimed(context, db, account_id, claimed)
+            await pending.apply_changes(db, account_id)
     except BadInputError as error:
         number = error.number if isinstance(error, RecordError) else None
         failure = ImportFailure(number, error.message)

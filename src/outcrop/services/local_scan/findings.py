@@ -262,6 +262,8 @@ def _printed_fields(
         "suppressed_at": None,
         "severity": severity_of(scored.total),
         "updated_at": None,
+        "incident_id": None,
+        "assignee": None,
         "fingerprint": fingerprint,
         "rule": hit.rule.id,
         "confidence": hit.confidence,

@@ -9,7 +9,10 @@ from outcrop.services.local_scan.findings import LocalFinding
 from outcrop.services.local_scan.scan import ScanReport
 
 # What the service computes itself, or the report has raw.
-_LEFT_OUT = {"id", "score", "composite_score", "severity", "parts", "updated_at", "column", "encoding"}
+_LEFT_OUT = {
+    *("id", "score", "composite_score", "severity", "parts", "updated_at", "incident_id", "assignee"),
+    *("column", "encoding"),
+}
 
 
 def report_lines(report: ScanReport) -> bytes:

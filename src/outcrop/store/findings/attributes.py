@@ -37,10 +37,11 @@ ATTRIBUTES = (
     Attribute("context", "context", 19),
     Attribute("secret_types", "pattern_secret_type", 11, "ANY(%s)"),
     Attribute("sources", "source", 30, "ANY(%s)"),
+    Attribute("assignee", "lower(coalesce(assignee, ''))", 20, "lower(%s)"),
 )
 # The columns of findings that these filters and `updated_since` need.
 COLUMNS = """pattern_secret_type, source_visibility, rule, repo_full_name, author, new_scan_id, updated_at,
-             last_seen_at, context, source"""
+             last_seen_at, context, source, assignee, incident_id"""
 
 
 def chosen_attributes(query: FindingQuery) -> Iterator[tuple[Attribute, Any]]:

@@ -79,9 +79,9 @@ _BATCH_TYPES = [_TYPES.get(name, "text") for name in _BATCH_COLUMNS]
 async def open_bulk_import(db: Connection) -> AsyncIterator[None]:
     """Run the block in one transaction for many batches; then fold the rollups.
 
-    During the block a temporary table `rollup_deltas` hides the real one, because it comes first in the
-    session's search path. The triggers of every batch write to it. At the end only its sums, which are far
-    fewer rows, are added to the real table.
+    During the block temporary tables `rollup_deltas` and `incident_changes` hide the real ones, because they
+    come first in the session's search path. The triggers of every batch write to them. At the end only the
+    sums of the first and the distinct rows of the second, which are far fewer, are added to the real tables.
     """
     (schema,) = await fetch_single_row(
         db, "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'rollup_deltas'::regclass"
@@ -90,7 +90,16 @@ async def open_bulk_import(db: Connection) -> AsyncIterator[None]:
         await db.execute("SET LOCAL work_mem = '128MB'")
         await create_batch_table(db)
         await db.execute("CREATE TEMP TABLE rollup_deltas (LIKE rollup_deltas) ON COMMIT DROP")
+        await db.execute(
+            """CREATE TEMP TABLE incident_changes (account_id integer, id uuid, moved_to uuid)
+               ON COMMIT DROP"""
+        )
         yield
+        await db.execute(
+            sql.SQL("""INSERT INTO {}.incident_changes (account_id, id, moved_to)
+                       SELECT DISTINCT account_id, id, moved_to
+                       FROM pg_temp.incident_changes""").format(sql.Identifier(str(schema)))
+        )
         await db.execute(
             sql.SQL("""INSERT INTO {}.rollup_deltas
                        SELECT account_id, kind, service, bucket, facet, sum(n) FROM pg_temp.rollup_deltas

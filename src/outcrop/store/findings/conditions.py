@@ -42,13 +42,17 @@ def build_where(account_id: int, query: FindingQuery, facets: list[int] | None) 
 
 def has_finding_conditions(query: FindingQuery) -> bool:
     """Whether the query filters by a column that only the table `findings` has."""
-    return query.updated_since is not None or next(chosen_attributes(query), None) is not None
+    if query.updated_since is not None or query.incident_id is not None:
+        return True
+    return next(chosen_attributes(query), None) is not None
 
 
 def add_finding_conditions(where: WhereClause, query: FindingQuery) -> None:
     """Add the conditions for columns that only the table `findings` has."""
     for attribute, value in chosen_attributes(query):
         where.add(f"{attribute.column} = {attribute.value}", value)
+    if query.incident_id is not None:
+        where.add("incident_id = %s", query.incident_id)
     if query.updated_since is not None:
         where.add("updated_at >= %s", query.updated_since)
 

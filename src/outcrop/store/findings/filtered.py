@@ -1,7 +1,7 @@
 """Count findings and select a page of ids, for filters that only the table of findings can answer.
 
-These are the attributes (`attributes.py`) and `updated_since`. The total of one such filter, alone or with
-those of a facet, is in the rollups. Several together are counted by an index.
+These are the attributes (`attributes.py`), `incident_id` and `updated_since`. The total of one attribute or
+of `updated_since`, alone or with those of a facet, is in the rollups. Others are counted by an index.
 """
 
 from typing import Any
@@ -54,6 +54,8 @@ async def choose_statement(
 
 def _is_in_order(query: FindingQuery) -> bool:
     """Whether an index has the matches of one filter in the order of the list."""
+    if query.incident_id is not None:
+        return False
     has_attribute = any(
         not isinstance(value, list) or len(value) == 1 for _, value in chosen_attributes(query)
     )
@@ -69,6 +71,7 @@ async def _count_matches(
     chosen = list(chosen_attributes(query))
     has_others = (
         query.service is not None
+        or query.incident_id is not None
         or query.seen_from is not None
         or query.seen_before is not None
         or bool(query.lowest_score)

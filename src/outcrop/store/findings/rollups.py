@@ -18,8 +18,8 @@ from outcrop.store.findings.attributes import Attribute
 from outcrop.store.locks import AdvisoryLock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Kinds of cells; the dimensions below name the kinds 1 to 6, 17 and 18, and `attributes.py` 11 to 16,
-# 19 and 30.
+# Kinds of cells; the dimensions below name the kinds 1 to 6, 17 and 18, and `attributes.py` 11 to 16, 19, 20
+# and 30. The kinds 21 to 29 count incidents (store/incidents).
 _TOTAL, _SERVICE_SCORE, _SERVICE_FACET, _DAY_SCORE, _MONTH_SCORE, _TYPE = 0, 7, 8, 9, 10, 11
 _UPDATED = 17
 _ALL_FACETS = -1  # the facet of cells that count every facet
@@ -104,6 +104,17 @@ async def count_totals(db: Connection, cells: CellFilter) -> tuple[int, int]:
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101
     return int(row[0]), int(row[1])
+
+
+async def count_kind(db: Connection, cells: CellFilter, kind: int) -> int:
+    """Return the sum of the cells of one kind."""
+    where, values = cells.where(kind)
+    cursor = await db.execute(
+        f"SELECT coalesce(sum(n), 0)::bigint FROM rollup_cells WHERE {where}".encode(), values
+    )
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101
+    return int(row[0])
 
 
 async def count_attribute(
@@ -330,7 +341,7 @@ async def fold_deltas(db: Connection) -> int:
 
 
 async def find_mismatches(db: Connection) -> list[tuple[int, int, str, int, int, int, int]]:
-    """Recount every cell from the findings, and return at most 100 cells whose stored count differs.
+    """Recount every cell from findings and incidents, and return at most 100 whose stored count differs.
 
     Each is (account id, kind, service, bucket, facet, counted, stored).
     """
@@ -355,8 +366,14 @@ async def find_mismatches(db: Connection) -> list[tuple[int, int, str, int, int,
                 UNION ALL
                 SELECT * FROM attribute_cells(
                     f.facet, f.source_visibility, f.rule, f.repo_full_name, f.author, f.new_scan_id,
-                    f.updated_at, f.context)
+                    f.updated_at, f.context, f.assignee)
                 ) c (kind, service, bucket, facet)
+            GROUP BY 1, 2, 3, 4, 5
+            UNION ALL
+            SELECT i.account_id, c.kind, c.service, c.bucket, c.facet, count(*)
+            FROM incidents i,
+                 incident_cells(i.facet, i.composite_score, i.first_seen_at, i.last_seen_at,
+                                i.pattern_secret_type, i.assignee) c
             GROUP BY 1, 2, 3, 4, 5),
         recorded AS (
             SELECT account_id, kind, service, bucket, facet, sum(n) AS n FROM rollup_cells

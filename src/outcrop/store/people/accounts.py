@@ -73,6 +73,7 @@ async def delete(db: Connection, account_id: int) -> None:
     await db.execute("SELECT pg_advisory_xact_lock(%s)", [AdvisoryLock.FOLD_ROLLUPS])
     await db.execute("DELETE FROM accounts WHERE id = %s", [account_id])
     await db.execute("DELETE FROM audit WHERE account_id = %s", [account_id])
+    await db.execute("DELETE FROM incident_changes WHERE account_id = %s", [account_id])
     await db.execute("DELETE FROM rollups WHERE account_id = %s", [account_id])
     await db.execute("DELETE FROM rollup_deltas WHERE account_id = %s", [account_id])
 
@@ -110,6 +111,15 @@ async def select_members(db: Connection, account_id: int | None = None) -> list[
         Member(id_, slug, email, Role(role), created)
         for id_, slug, email, role, created in await cursor.fetchall()
     ]
+
+
+async def select_address(db: Connection, account_id: int, email: str) -> str | None:
+    """Return the stored e-mail address of a member, which `email` has in any case; None without one."""
+    cursor = await db.execute(
+        "SELECT email FROM members WHERE account_id = %s AND lower(email) = lower(%s)", [account_id, email]
+    )
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
 
 
 async def lock_member(db: Connection, email: str) -> tuple[int, Member] | None:

@@ -1,0 +1,1 @@
+"""Keep, read and list incidents, with their assignees and comments."""
