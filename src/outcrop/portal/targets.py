@@ -8,11 +8,12 @@ from outcrop.domain.account import Permission
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import Trigger
 from outcrop.domain.secret import Secret
-from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, parse_target
+from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind
 from outcrop.portal.queries import whole_number
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import targets
 from outcrop.services.pipeline.enqueue import start_run
+from outcrop.sources.code_host.targets import read_target
 
 # Replaces the names of command-line options in error messages by the names of form fields.
 _FORM_WORDS = {
@@ -36,7 +37,8 @@ async def add_target(request: PortalRequest) -> Response:
     form, account = request.form, request.signed.account
     try:
         kind = None if not form.get("kind") else TargetKind(form.get("kind"))
-        found, _ = parse_target(form.get("target"), kind, web_host=request.context.github_host)
+        host_url, web_host = form.get("host_url") or None, request.context.github_host
+        found = read_target(form.get("target"), kind, host_url=host_url, web_host=web_host).kind
         target = await targets.add_target(
             *(request.db, request.keys, account, form.get("target")),
             kind=found,
@@ -47,7 +49,8 @@ async def add_target(request: PortalRequest) -> Response:
             credential=_credential(request),
             by=request.email,
             now=request.now,
-            web_host=request.context.github_host,
+            host_url=host_url,
+            web_host=web_host,
         )
     except (BadInputError, ValueError) as error:
         message = error.message if isinstance(error, BadInputError) else "choose a kind from the list"
@@ -134,7 +137,7 @@ def _typed(request: PortalRequest) -> dict[str, Any]:
     """Return the typed values, to show them again; never the credential."""
     form = request.form
     typed: dict[str, Any] = {
-        name: form.get(name) for name in ("target", "kind", "schedule", "include", "exclude")
+        name: form.get(name) for name in ("target", "host_url", "kind", "schedule", "include", "exclude")
     }
     for kind, options in OPTIONS.items():
         for field in (f"{kind}.{name}" for name in options):
