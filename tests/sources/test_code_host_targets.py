@@ -15,9 +15,9 @@ GHE = "https://ghe.example"
     [
         ("github:acme", None, (OWNER, "github:acme", None)),
         ("github:acme", GHE, (OWNER, "github:acme", GHE)),
-        ("github:acme/shop", f"{GHE}/", (REPOSITORY, f"{GHE}/acme/shop", GHE)),
+        ("github:acme/shop", f"{GHE}/", (REPOSITORY, "github:acme/shop", GHE)),
         ("gists:jo", GHE, (GISTS, "gists:jo", GHE)),
-        (f"{GHE}/acme/shop.git", GHE, (REPOSITORY, f"{GHE}/acme/shop", GHE)),
+        (f"{GHE}/acme/shop.git", GHE, (REPOSITORY, "github:acme/shop", GHE)),
     ],
 )
 def test_a_target_has_one_form(text: str, host_url: str | None, expected: tuple[object, ...]) -> None:

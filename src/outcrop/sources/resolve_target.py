@@ -138,7 +138,8 @@ async def _single_source(
     """
     path = host.path_of(spec.name)
     is_gist = spec.kind is TargetKind.GIST
-    if not (host.is_own_host(spec.name) or (is_gist and _is_gist_host(spec.name))):
+    is_own = "://" not in spec.name or host.is_own_host(spec.name)
+    if not (is_own or (is_gist and _is_gist_host(spec.name))):
         if spec.kind is TargetKind.COMMIT:
             raise OperatorError("a single commit can be scanned on a known code host only")
         return [_other_host_source(spec, has_credential=has_credential)]
@@ -146,6 +147,7 @@ async def _single_source(
         return [_gist_source(await host.gist(path.rpartition("/")[2]), spec, host)]
     if spec.kind is TargetKind.COMMIT:
         full_name, _, sha = path.rpartition("/commit/")
+        full_name = full_name.removesuffix("/-")  # as GitLab writes it
         commit = await host.commit(full_name, sha)
         if not _may_scan(commit.repository, has_credential=has_credential, gaps=gaps):
             return []
@@ -165,6 +167,8 @@ def _is_selected(repository: HostedRepository, spec: TargetSpec) -> bool:
     OWNER/NAME or NAME must match an `include` pattern, if there are any, and neither may match an `exclude`
     pattern. Upper and lower case are the same.
     """
+    if repository.is_wiki and not spec.options.get("wikis", True):
+        return False
     if repository.fork and not spec.options.get("forks"):
         return False
     if repository.archived and not spec.options.get("archived", True):

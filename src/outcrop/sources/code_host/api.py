@@ -21,7 +21,7 @@ from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
 from outcrop.limits import HOST_PAGES
 from outcrop.sources.code_host.errors import ERROR_KINDS, HostError
-from outcrop.sources.code_host.rate_limit import Clock, OnWait, RateLimit, Sleep
+from outcrop.sources.code_host.rate_limit import Clock, OnWait, RateLimit, Sleep, response_date
 
 if TYPE_CHECKING:
     from outcrop.net.http import HttpClient, HttpResponse
@@ -145,6 +145,12 @@ class HostApi:
         self._retry_delays = options.retry_delays
         self._limit = RateLimit(self.host, options.on_wait, options.max_wait, options.sleep, options.clock)
         self._max_pages = options.max_pages
+        self._clock = options.clock
+        self._last_date: float | None = None  # of a response
+
+    def now(self) -> float:
+        """Return the time in seconds since 1970, by the host's clock if it has shown it."""
+        return self._last_date or self._clock()
 
     async def get(self, path: str) -> Any:
         """Return the decoded JSON of the resource at `path`, reduced to the fields that are used.
@@ -271,6 +277,7 @@ class HostApi:
                 problem = f"{self.host}: {error}"
             else:
                 self._limit.record(response)
+                self._last_date = response_date(response) or self._last_date
                 if self._limit.is_limited(response, waits):
                     waits += 1
                     continue
@@ -310,7 +317,8 @@ class HostApi:
         message = f"{_printable_url(response.url)}: answered {response.status}: {reason}"
         if self._token:  # a host may repeat what it was sent
             message = self._token.masked_within(message)
-        return HostError(ERROR_KINDS.get(response.status, "malformed"), message[:_MAX_MESSAGE])
+        kind = ERROR_KINDS.get(response.status, "malformed")
+        return HostError(kind, message[:_MAX_MESSAGE], response.status)
 
     def _is_same_host(self, url: str) -> bool:
         """Whether the URL has the scheme and host of the API, so that the token may be sent to it."""

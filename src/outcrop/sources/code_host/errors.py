@@ -19,10 +19,11 @@ ERROR_KINDS: dict[int, HostErrorKind] = {
 class HostError(Exception):
     """A request failed. `message` is one line for users and never contains the token.
 
-    `kind` is the reason in a form that callers can compare.
+    `kind` is the reason in a form that callers can compare, `status` that of the response, 0 without one.
     """
 
-    def __init__(self, kind: HostErrorKind, message: str) -> None:
+    def __init__(self, kind: HostErrorKind, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
+        self.status = status

@@ -5,7 +5,7 @@ written and how it is opened).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from urllib.parse import urlsplit
@@ -128,8 +128,9 @@ class CodeHost(ABC):
             yield text
 
     def path_of(self, url: str) -> str:
-        """Return the path of a repository's address on this instance, as `repository` takes it."""
-        return urlsplit(url).path.strip("/").removesuffix(".git")
+        """Return what a target's address or `HOST:NAME` says of a repository, as `repository` takes it."""
+        path = urlsplit(url).path if "://" in url else url.partition(":")[2]
+        return path.strip("/").removesuffix(".git")
 
     def source_of(self, repository: HostedRepository) -> str:
         """Return the name of the source of a repository."""
@@ -148,8 +149,7 @@ class HostType:
     """One kind of code host: how its targets are written, and how an instance is opened.
 
     `read_name` reads what follows the prefix, `read_path` the path of a web address. Both return None for
-    what they do not know. `public` has the hosts of the public instances, with the address of the instance.
-    `probe` is a path that answers without a token, and `is_answer` recognises the answer.
+    what they do not know.
     """
 
     name: str  # the prefix of its targets
@@ -161,7 +161,5 @@ class HostType:
     default_url: str | None = None  # the public instance that the prefix alone means
     # Gets the repository's address, commit, path (None for the commit itself) and line; None: as on GitHub.
     line_url: Callable[[str, str, bytes | None, int], str] | None = None
-    probe: str = ""
-    is_answer: Callable[[Mapping[str, object]], bool] = lambda _answer: False
     owner_form: str = "ORG"
-    token_help: str = ""
+    advice: str = ""  # which token to use

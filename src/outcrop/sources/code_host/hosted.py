@@ -22,6 +22,7 @@ class HostedRepository:
     pushed_at: str | None  # the time of the last push: unchanged means nothing new to scan; None if unknown
     default_branch: str
     wiki_url: str | None = None  # the clone URL of the wiki; None if it follows from `clone_url`
+    is_wiki: bool = False  # a wiki that the host lists as a repository of its own
     key: str | None = None  # names the repository in later requests; None for `full_name`
 
     @property

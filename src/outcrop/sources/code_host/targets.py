@@ -31,7 +31,7 @@ _LABELS = {
 # Parts of addresses that only code hosts have.
 _CODE_PATH = re.compile(r"/-/(?:tree|blob|commit|merge_requests|issues)\b|/_git/|/src/(?:branch|commit|tag)/"
                         r"|/(?:projects|users)/[^/]+/repos/|/scm/[^/]+/[^/]+")  # fmt: skip
-_PATHS = (("/_git/", "azuredevops"), ("/scm/", "bitbucket"), ("/-/", "gitlab"))
+_PATHS = (("/_git/", "azuredevops"), ("/scm/", "bitbucket"), ("/repos/", "bitbucket"), ("/-/", "gitlab"))
 
 
 class TargetName(NamedTuple):
@@ -89,9 +89,7 @@ def find_host(spec: TargetSpec, *, web_host: str = "github.com") -> str | None:
     if colon and not rest.startswith("//"):
         return "github" if prefix == "gists" else prefix
     host = (urlsplit(spec.name).hostname or "").removeprefix("gist.")
-    if spec.host_url is not None:
-        return _software_of(spec.host_url, spec.name)
-    if host == web_host:
+    if host == web_host or spec.host_url is not None:  # only GitHub has addresses on a self-hosted instance
         return "github"
     return next((type_.name for type_ in host_types() if type_.public(host) is not None), None)
 
@@ -123,15 +121,16 @@ def _read_prefix(text: str, kind: TargetKind | None, base: str | None) -> Target
 def _named(type_: HostType, read: PathTarget, kind: TargetKind | None, base: str | None) -> TargetName:
     """Return the target that an address or a name of this kind of host means.
 
-    An owner may be a repository where both are written alike: `kind` then decides.
+    An owner may be a repository where both are written alike: `kind` then decides. On a self-hosted instance
+    the name keeps the prefix, which says what software it is.
     """
     if base is not None and base == type_.default_url:
         base = None
     if read.kind is TargetKind.OWNER and kind is TargetKind.REPOSITORY and "/" in read.name:
         read = PathTarget(TargetKind.REPOSITORY, read.name)
-    if read.kind is TargetKind.OWNER:
+    if read.kind is TargetKind.OWNER or base is not None:
         return TargetName(read.kind, f"{type_.name}:{read.name}", base)
-    return TargetName(read.kind, f"{base or type_.default_url}/{read.name}", base)
+    return TargetName(read.kind, f"{type_.default_url}/{read.name}")
 
 
 def _read_address(text: str, kind: TargetKind | None, base: str | None, web_host: str) -> TargetName | None:
@@ -170,7 +169,7 @@ def _read_self_hosted(address: str, base: str, kind: TargetKind | None) -> Targe
     if type_ is not None and read is not None:
         return _named(type_, read, kind, base)
     if type_ is None and below.count("/") >= 2 and kind in {None, TargetKind.REPOSITORY}:
-        return TargetName(TargetKind.REPOSITORY, address.removesuffix(".git"), base)
+        return TargetName(TargetKind.REPOSITORY, address)  # cloned without an API
     raise BadInputError("write a group on a self-hosted code host with its prefix, such as gitea:ORG")
 
 
@@ -178,7 +177,9 @@ def _read_enterprise(text: str, kind: TargetKind | None, base: str) -> TargetNam
     """Read a target on the GitHub Enterprise at `base`."""
     host = urlsplit(base).netloc
     found, name = parse_target(text, kind, web_host=host)
-    return TargetName(found, name.replace(f"https://{host}", base), base)
+    if found is TargetKind.REPOSITORY:
+        return TargetName(found, name.replace(f"https://{host}/", "github:"), base)
+    return TargetName(found, name, base)
 
 
 def _software_of(base: str, address: str) -> str | None:

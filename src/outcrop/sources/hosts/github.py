@@ -302,6 +302,5 @@ HOST_TYPE = HostType(
     open=_open,
     public=lambda host: "https://github.com" if host == "github.com" else None,
     default_url="https://github.com",
-    probe="/api/v3/meta",
-    is_answer=lambda answer: "installed_version" in answer,
+    advice="a classic token with repo, a fine-grained one with Contents and Metadata (read), or an app",
 )
