@@ -183,11 +183,11 @@ def _credential() -> Secret:
 
 
 def _target(record: Target) -> dict[str, Any]:
+    own_host = {} if record.spec.host_url is None else {"host_url": record.spec.host_url}
     return {
         "id": str(record.id),
         "kind": record.spec.kind,
         "target": record.spec.name,
-        "host_url": record.spec.host_url,
         "schedule": record.schedule,
         "include": list(record.spec.include),
         "exclude": list(record.spec.exclude),
@@ -195,4 +195,4 @@ def _target(record: Target) -> dict[str, Any]:
         "has_credential": record.has_credential,
         "created_at": record.created_at.isoformat(),
         "next_run_at": None if record.next_run_at is None else record.next_run_at.isoformat(),
-    }
+    } | own_host

@@ -1,5 +1,6 @@
 """What the stand-ins of code hosts share: repositories, tokens, faults, and git over https."""
 
+import base64
 import json
 import subprocess
 from collections import deque
@@ -101,13 +102,21 @@ class StandIn:
             return answer_json({"message": "401 Unauthorized"}, 401)
         return self.answer(self, request)
 
+    def _has_git_login(self, request: ReceivedRequest) -> bool:
+        """Whether git sends the accepted token as its password."""
+        password = base64_password(request.headers.get("Authorization", ""))
+        known = {
+            part for _, value in self.accepted for part in (value.split(" ")[-1], base64_password(value))
+        }
+        return password != "" and password in known
+
     def _git(self, request: ReceivedRequest) -> FakeResponse:
         """Run git's own server for a request, after checking the login of a private repository."""
         assert self.served is not None
         path = unquote(request.path)
         known = [repo for repo in self.repositories if (self.served / f"{repo.path}.git").exists()]
         found = next((repo for repo in known if f"{repo.name}" in path.replace(".git", "").split("/")), None)
-        if found is None or (found.private and not self.is_trusted(request)):
+        if found is None or (found.private and not self._has_git_login(request)):
             return FakeResponse(401, {"WWW-Authenticate": "Basic"})
         service = "/info/refs" if path.endswith("/info/refs") else "/git-upload-pack"
         environment = ENV | {
@@ -133,6 +142,12 @@ def answer_json(value: Any, status: int = 200, headers: Mapping[str, str] | None
     """Return a JSON response."""
     own = {"Content-Type": "application/json"} | dict(headers or {})
     return FakeResponse(status, own, json.dumps(value).encode())
+
+
+def base64_password(value: str) -> str:
+    """Return the password of a basic Authorization header; "" for another one."""
+    scheme, _, encoded = value.partition(" ")
+    return base64.b64decode(encoded).decode().partition(":")[2] if scheme == "Basic" else ""
 
 
 def query_of(request: ReceivedRequest) -> dict[str, str]:

@@ -44,7 +44,8 @@ async def start_run(
     audit line. `foreground` is the advisory lock of a caller that runs the scan itself; then no job is
     written.
     """
-    run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment)
+    host = find_host(spec)
+    run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment, host=host)
     await scans.insert(
         db, account_id, run, target_id=target_id, spec=spec_as_json(spec), foreground=foreground
     )
