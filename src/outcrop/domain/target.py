@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TargetKind(StrEnum):
-    OWNER = "owner"  # every repository of a GitHub organisation or user
+    OWNER = "owner"  # every repository of an organisation, group or user
     REPOSITORY = "repository"
     GISTS = "gists"  # of one user
     GIST = "gist"
