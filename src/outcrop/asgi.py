@@ -31,6 +31,7 @@ from outcrop.notes import NoteCleaner
 from outcrop.portal.app import create_portal
 from outcrop.runtime import Runtime
 from outcrop.scanner.engine.load import load_ruleset
+from outcrop.services.access import AccessCheck
 from outcrop.services.exchange.upload import UploadLanes
 from outcrop.services.readiness import MIN_FREE_BYTES, Readiness, ReadinessCheck
 from outcrop.services.shares import AccountShares
@@ -74,6 +75,7 @@ def create_app(
     webhook_ports: frozenset[int] = frozenset(),
     import_max_bytes: int = 256 * MEGA,
     upload_late_seconds: float = UPLOAD_LATE_SECONDS,
+    access: AccessCheck | None = None,
 ) -> ASGIApp:
     """Return the application. The runtime is opened when the server starts and closed when it stops.
 
@@ -116,6 +118,7 @@ def create_app(
         notes=notes,
         notice=notice,
         webhook_ports=webhook_ports,
+        access=access,
     )
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:

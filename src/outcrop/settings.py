@@ -47,6 +47,7 @@ class Settings(BaseSettings):
         "secret_key",
         "egress_proxy",
         "github_token",
+        "host_tokens",
         "api_key",
     )
 
@@ -69,6 +70,7 @@ class Settings(BaseSettings):
     webhook_ports: CommaSeparated = []
     github_api_url: str = "https://api.github.com"
     github_token: SecretStr | None = None
+    host_tokens: SecretStr | None = None
     rules: Path | None = None
     validate_: Literal["off", "safe", "full"] = Field("safe", validation_alias="OUTCROP_VALIDATE")
     stale_after_days: Annotated[int, Field(ge=1, le=3650)] = 30
@@ -171,6 +173,19 @@ class Settings(BaseSettings):
         """Return the ports that webhooks may use; empty means all."""
         return frozenset(map(int, self.webhook_ports))
 
+    @field_validator("host_tokens")
+    @classmethod
+    def _check_host_tokens(cls, value: SecretStr | None) -> SecretStr | None:
+        """Raise ValueError unless every part is HOST=TOKEN."""
+        if value is not None:
+            parse_host_tokens(value.get_secret_value())
+        return value
+
+    @property
+    def tokens_of_hosts(self) -> dict[str, str]:
+        """Return the operator's tokens for code hosts, by the host that each is sent to."""
+        return {} if self.host_tokens is None else parse_host_tokens(self.host_tokens.get_secret_value())
+
     @property
     def metrics_address(self) -> tuple[str, int] | None:
         """Return the host and port of GET /metrics; None if it is not served."""
@@ -207,6 +222,17 @@ def _split_address(text: str) -> tuple[str, int]:
     if found[1] is not None:
         ipaddress.IPv6Address(found[1])
     return found[1] or found[2], int(found[3])
+
+
+def parse_host_tokens(text: str) -> dict[str, str]:
+    """Return tokens by host from a list of HOST=TOKEN; raise ValueError, without the text, for another."""
+    tokens: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        host, equals, token = part.partition("=")
+        if not equals or not token.isprintable() or not re.fullmatch(r"[A-Za-z0-9.-]+(?::\d{1,5})?", host):
+            raise ValueError("must be a list of HOST=TOKEN such as gitlab.com=TOKEN")
+        tokens[host.lower()] = token
+    return tokens
 
 
 def is_loopback(host: str) -> bool:

@@ -61,7 +61,7 @@ SCAN_FIELDS = {
         "progress",
         "findings_new",
     ),
-    *("findings_seen", "findings_resolved", "coverage_gaps", "error", "waiting"),
+    *("findings_seen", "findings_resolved", "coverage_gaps", "error", "waiting", "host"),
 }
 MASK = "*" * 8
 
@@ -520,6 +520,7 @@ def test_a_scan_run_shows_all_its_fields(stage: Backend, tenant: Tenant) -> None
         "coverage_gaps": [{"what": "https://example.com/big.js", "why": "too large"}],
         "error": "the site stopped answering",
         "waiting": None,
+        "host": None,
     }
 
 

@@ -73,7 +73,7 @@ def test_what_was_changed_of_a_target_is_there_after_an_error(
 def test_each_legend_says_what_is_below_it(owner: Person) -> None:
     legends = re.findall("<legend>([^<]+)</legend>", owner.page("/targets/new"))
     assert legends == [
-        "GitHub organisation or user: also scan",
+        "Organisation, group or user: also scan",
         "Repository: also scan",
         "Web site: options",
         "Single page: options",
@@ -85,6 +85,9 @@ def test_each_legend_says_what_is_below_it(owner: Person) -> None:
     [
         ("https://me:hunter2@git.example.com/a/b.git", "enter the credential in its field below"),
         ("https://github.com/about/careers/all", "the kind “Single page” for the page itself"),
+        ("https://gitlab.com/explore", "the kind “Single page” for the page itself"),
+        ("https://gitlab.example.com/acme", "the field “Address of the code host”"),
+        ("gitea:acme", "the field “Address of the code host”"),
     ],
 )
 def test_an_error_speaks_of_the_form_not_of_the_command_line(owner: Person, target: str, said: str) -> None:
@@ -95,3 +98,21 @@ def test_an_error_speaks_of_the_form_not_of_the_command_line(owner: Person, targ
     assert said in reported[1]
     assert "--" not in reported[1]
     assert "hunter2" not in reported[1]
+
+
+def test_a_group_of_a_self_hosted_code_host_is_added(backend: Backend, tenant: Tenant, owner: Person) -> None:
+    given = {"target": "gitea:acme", "host_url": "https://git.example.com/"}
+    assert owner.post("/targets", given, schedule="off").status_code == 303
+    rows = backend.sql("SELECT kind, name FROM targets WHERE account_id = %s", tenant.account.id)
+    assert rows == [("owner", "gitea:acme https://git.example.com")]
+    assert "exists already" in owner.post("/targets", given | {"target": "gitea:Acme"}, schedule="off").text
+
+
+def test_a_test_of_access_stores_nothing_and_never_shows_the_token(
+    backend: Backend, tenant: Tenant, owner: Person
+) -> None:
+    for target in ("https://www.example.com/", "gitlab:acme"):
+        page = owner.post("/targets", target=target, schedule="off", credential="a-token", test="1")
+        assert page.status_code == 400
+        assert "a-token" not in page.text
+    assert backend.sql("SELECT id FROM targets WHERE account_id = %s", tenant.account.id) == []

@@ -26,6 +26,7 @@ class ReceivedRequest:
     query: str
     headers: Mapping[str, str]
     body: bytes
+    raw_path: str = ""  # without the query, as it was sent: with percent-encoding
 
 
 @dataclass
@@ -76,6 +77,7 @@ def serve_https(folder: Path, hosts: tuple[str, ...], respond: Respond) -> Itera
             request.query_string,
             dict(request.headers),
             await request.read(),
+            request.raw_path.partition("?")[0],
         )
         server.requests.append(received)
         response = server.respond(received)

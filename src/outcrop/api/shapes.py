@@ -229,6 +229,9 @@ class ScanRunShape(BaseModel):
     waiting: Extension[str | None] = Field(
         description="Why the run makes no progress, such as a rate limit of the host, and for how long."
     )
+    host: Extension[str | None] = Field(
+        description="The kind of code host, such as `gitlab`; null for web sites, and if it is not known."
+    )
 
 
 class Meta(BaseModel):

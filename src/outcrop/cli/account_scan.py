@@ -10,11 +10,12 @@ from outcrop.cli.session import OPERATOR, print_json, run, show, start
 from outcrop.cli.streams import fail
 from outcrop.domain.errors import BadInputError, DatabaseUnavailableError
 from outcrop.domain.scan import ScanRun, ScanStatus, public_fields
-from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec, parse_target
+from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec
 from outcrop.runtime import open_runtime
 from outcrop.services import accounts
 from outcrop.services.pipeline.foreground import run_in_foreground
 from outcrop.settings import Settings
+from outcrop.sources.code_host.targets import is_remote, read_target
 from outcrop.sources.fork_pool import count_cores
 from outcrop.store.db import find_unavailability
 from outcrop.worker import open_run_context
@@ -23,11 +24,18 @@ _STATEMENT_TIMEOUT = 600.0
 
 
 def scan_for_account(
-    slug: str, targets: list[str], kind: str | None, *, jobs: int, as_json: bool, validate: bool
+    slug: str,
+    targets: list[str],
+    kind: str | None,
+    *,
+    host_url: str | None,
+    jobs: int,
+    as_json: bool,
+    validate: bool,
 ) -> None:
     """Scan the targets one after the other; each is a scan run. Print the runs; exit with 2 if one failed."""
     settings = start() if validate else start().model_copy(update={"validate_": "off"})
-    specs = [_spec(target, kind, settings) for target in targets]
+    specs = [_spec(target, kind, host_url, settings) for target in targets]
     try:
         runs = run(lambda: _main(settings, slug, specs, jobs or count_cores()))
     except DatabaseUnavailableError:
@@ -51,16 +59,16 @@ def scan_for_account(
         fail(f"{failed[0].target}: {failed[0].error or failed[0].status}")
 
 
-def _spec(target: str, kind: str | None, settings: Settings) -> TargetSpec:
+def _spec(target: str, kind: str | None, host_url: str | None, settings: Settings) -> TargetSpec:
     """Parse a target. A path is allowed here, since only an operator uses the command line."""
     chosen = TargetKind.REPOSITORY if kind == "git" else TargetKind(kind) if kind in set(TargetKind) else None
-    if "://" not in target and not target.startswith(("github:", "gists:")):
+    if "://" not in target and not is_remote(target):
         path = Path(target)
         if not path.exists():
             raise BadInputError(f"{target}: no such file or folder")
         return TargetSpec(TargetKind.FOLDER, str(path.resolve()))
-    found, name = parse_target(target, chosen, web_host=settings.github_host)
-    return TargetSpec(found, name, options=dict(OPTIONS[found]))
+    found = read_target(target, chosen, host_url=host_url, web_host=settings.github_host)
+    return TargetSpec(found.kind, found.name, options=dict(OPTIONS[found.kind]), host_url=found.host_url)
 
 
 async def _main(settings: Settings, slug: str, specs: list[TargetSpec], jobs: int) -> list[ScanRun]:

@@ -13,7 +13,9 @@ from outcrop.asgi import create_app
 from outcrop.cli.accept import Acceptor, Connection, ConnectionLimits, count_descriptors
 from outcrop.cli.slow_readers import ReadWatch
 from outcrop.limits import CLIENT_SECONDS, MEGA, REQUEST_HEAD_SECONDS
+from outcrop.net.guard import Egress
 from outcrop.runtime import open_runtime
+from outcrop.services.access import AccessCheck
 from outcrop.settings import Settings
 
 POOL_SIZE = 16  # connections of one API process; more would only queue inside the database
@@ -167,6 +169,7 @@ def serve_api(settings: Settings, fd: int, tls_cert: Path | None, tls_key: Path 
         notice=settings.notice,
         webhook_ports=settings.allowed_webhook_ports,
         import_max_bytes=settings.import_max_mb * MEGA,
+        access=AccessCheck(Egress.from_settings(settings), settings.github_api_url, settings.github_host),
     )
     config = uvicorn.Config(
         behind_proxies(app, settings.trusted_proxies) if settings.trusted_proxies else app,

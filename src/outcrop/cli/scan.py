@@ -51,6 +51,7 @@ def scan(  # noqa: PLR0917 - one parameter per option
     targets: scan_options.Targets = None,
     account: scan_options.Account = None,
     kind: scan_options.TypeOfTargets = None,
+    host_url: scan_options.HostUrl = None,
     output: scan_options.Format = None,
     as_json: scan_options.Json = False,
     outputs: scan_options.Outputs = None,
@@ -115,7 +116,15 @@ def scan(  # noqa: PLR0917 - one parameter per option
 
         is_json = output is OutputFormat.JSON
         wanted = targets or ["."]
-        scan_for_account(account, wanted, kind, jobs=jobs, as_json=is_json, validate=not no_validate)
+        scan_for_account(
+            account,
+            wanted,
+            kind,
+            host_url=host_url,
+            jobs=jobs,
+            as_json=is_json,
+            validate=not no_validate,
+        )
         return
     if no_validate and only_valid:
         raise BadInputError("--only-valid needs validation, and --no-validate turns it off")
@@ -155,6 +164,7 @@ def scan(  # noqa: PLR0917 - one parameter per option
         ignore_marks=ignore_marks,
         stdin=sys.stdin.buffer,
         kind=scan_options.target_kind(kind),
+        host_url=host_url,
         limits=_source_limits(),
         keeps_hidden=report_target is not None,
         **_remote_options(targets),
@@ -298,7 +308,9 @@ def _remote_options(targets: list[str]) -> dict[str, Any]:
         if settings.github_token is None
         else Secret(settings.github_token.get_secret_value(), mask_all=True)
     )
-    return {"access": RemoteAccess(egress, settings.github_api_url, token), "web_host": settings.github_host}
+    tokens = {host: Secret(text, mask_all=True) for host, text in settings.tokens_of_hosts.items()}
+    access = RemoteAccess(egress, settings.github_api_url, token, tokens)
+    return {"access": access, "web_host": settings.github_host}
 
 
 def _source_limits() -> SourceLimits:

@@ -43,6 +43,10 @@ TypeOfTargets = Annotated[
     ScanTargetType | None, typer.Option("--type", help="The type of the targets, if the guess is wrong.")
 ]
 
+HostUrl = Annotated[
+    str | None, typer.Option("--host-url", metavar="URL", help="Address of a self-hosted code host.")
+]
+
 # --- The output
 
 Format = Annotated[

@@ -29,7 +29,9 @@ def add_target(
     text: Annotated[
         str,
         typer.Argument(
-            metavar="TARGET", help="github:ORG, github:ORG/NAME, gists:USER, or an https address."
+            metavar="TARGET",
+            help="github:ORG, gitlab:GROUP, bitbucket:WORKSPACE, gitea:ORG, azuredevops:ORG, gists:USER, "
+            "or an https address.",
         ),
     ],
     type_: Annotated[
@@ -44,6 +46,9 @@ def add_target(
     ] = None,
     exclude: Annotated[
         list[str] | None, typer.Option(metavar="P", help="Skip matching paths; may be repeated.")
+    ] = None,
+    host_url: Annotated[
+        str | None, typer.Option("--host-url", metavar="URL", help="Address of a self-hosted code host.")
     ] = None,
     credential_stdin: Annotated[
         bool, typer.Option("--credential-stdin", help="Read a credential from standard input.")
@@ -102,6 +107,7 @@ def add_target(
                 credential=credential,
                 by=OPERATOR,
                 now=session.now,
+                host_url=host_url,
                 web_host=settings.github_host,
             )
 
@@ -177,6 +183,7 @@ def _credential() -> Secret:
 
 
 def _target(record: Target) -> dict[str, Any]:
+    own_host = {} if record.spec.host_url is None else {"host_url": record.spec.host_url}
     return {
         "id": str(record.id),
         "kind": record.spec.kind,
@@ -188,4 +195,4 @@ def _target(record: Target) -> dict[str, Any]:
         "has_credential": record.has_credential,
         "created_at": record.created_at.isoformat(),
         "next_run_at": None if record.next_run_at is None else record.next_run_at.isoformat(),
-    }
+    } | own_host

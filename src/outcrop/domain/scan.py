@@ -53,6 +53,7 @@ class ScanRun:
     findings_resolved: int = 0
     coverage_gaps: tuple[Gap, ...] = ()
     error: str | None = None
+    host: str | None = None  # the kind of code host; None for web sites, and if it is not known
     waiting: str | None = None  # reason why the run makes no progress at the moment
 
 
@@ -83,4 +84,5 @@ def public_fields(run: ScanRun) -> dict[str, Any]:
         "coverage_gaps": [{"what": gap.what, "why": gap.why} for gap in run.coverage_gaps],
         "error": run.error,
         "waiting": run.waiting,
+        "host": run.host,
     }

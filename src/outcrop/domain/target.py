@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class TargetKind(StrEnum):
-    OWNER = "owner"  # every repository of a GitHub organisation or user
+    OWNER = "owner"  # every repository of an organisation, group or user
     REPOSITORY = "repository"
     GISTS = "gists"  # of one user
     GIST = "gist"
@@ -51,6 +51,15 @@ class TargetSpec:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    host_url: str | None = None  # the address of a self-hosted code host; None for a public one
+
+    @property
+    def stored_name(self) -> str:
+        """Return the name as the database has it, with the address of a self-hosted host behind a space.
+
+        A release that knows no such addresses refuses this name, so it sends no token to another host.
+        """
+        return self.name if self.host_url is None else f"{self.name} {self.host_url}"
 
     @property
     def shown(self) -> str:
@@ -70,6 +79,14 @@ class Target:
     created_at: datetime
     next_run_at: datetime | None = None
     has_credential: bool = False
+
+
+def split_stored_name(kind: TargetKind, stored: str) -> tuple[str, str | None]:
+    """Return the name of a target and the address of its self-hosted code host, None for a public one."""
+    name, space, host_url = stored.rpartition(" ")
+    if kind is TargetKind.FOLDER or not space:  # the name of a folder may have spaces
+        return stored, None
+    return name, host_url
 
 
 # The options of each kind of target, with their defaults.
@@ -109,6 +126,19 @@ def parse_target(
 
     `kind` overrides the guess; `web_host` is the host of the GitHub instance.
     """
+    text = check_target_text(text)
+    found, name = _parse(text, kind, web_host)
+    if found is TargetKind.OWNER and kind is TargetKind.GISTS:
+        found, name = TargetKind.GISTS, name.replace("github:", "gists:")
+    if kind is not None and found is not kind:
+        raise BadInputError(f"this target is of kind {found}, not {kind}")
+    if len(name) > TARGET_LENGTH:  # percent-encoding made the name longer
+        raise _too_long()
+    return found, name
+
+
+def check_target_text(text: str) -> str:
+    """Return what a user typed without spaces around it; raise BadInputError if it can be no target."""
     text = text.strip()
     if len(text) > TARGET_LENGTH:
         raise _too_long()
@@ -118,14 +148,7 @@ def parse_target(
         raise BadInputError(
             "give the https address without user name and password; pass a credential with --credential-stdin"
         )
-    found, name = _parse(text, kind, web_host)
-    if found is TargetKind.OWNER and kind is TargetKind.GISTS:
-        found, name = TargetKind.GISTS, name.replace("github:", "gists:")
-    if kind is not None and found is not kind:
-        raise BadInputError(f"this target is of kind {found}, not {kind}")
-    if len(name) > TARGET_LENGTH:  # percent-encoding made the name longer
-        raise _too_long()
-    return found, name
+    return text
 
 
 def _too_long() -> BadInputError:
@@ -141,7 +164,7 @@ def _parse(text: str, kind: TargetKind | None, web_host: str) -> tuple[TargetKin
         if prefix == "github":
             return TargetKind.REPOSITORY, f"https://{web_host}/{login}/{repository}"
         raise BadInputError(_EXPECTED_FORMS)
-    url = _parse_url(text)
+    url = parse_web_url(text)
     origin, path = str(url.origin()), url.raw_path.rstrip("/")
     if kind not in _WEB:
         host = origin.partition("://")[2].removeprefix("www.")
@@ -161,7 +184,7 @@ def _parse(text: str, kind: TargetKind | None, web_host: str) -> tuple[TargetKin
     return kind or TargetKind.SITE, f"{origin}{url.raw_path or '/'}{query}"
 
 
-def _parse_url(text: str) -> "URL":
+def parse_web_url(text: str) -> "URL":
     """Parse an http or https URL; host and path are normalised."""
     from yarl import URL  # noqa: PLC0415 - a scan of files parses no URL
 

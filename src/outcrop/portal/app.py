@@ -27,6 +27,7 @@ from outcrop.portal.labels import sentence
 from outcrop.portal.profile import ROUTES as PROFILE
 from outcrop.portal.render import Renderer
 from outcrop.portal.request import STATE, PortalContext, PortalRequest, attach_member, headers_of, status_of
+from outcrop.services.access import AccessCheck
 from outcrop.store.db import find_unavailability
 
 _POLICY = "; ".join(
@@ -77,6 +78,7 @@ def create_portal(
     notes: NoteCleaner,
     notice: str | None = None,
     webhook_ports: frozenset[int] = frozenset(),
+    access: AccessCheck | None = None,
 ) -> Portal:
     """Return the portal. The server puts the runtime into the request's state."""
     renderer = Renderer(notice)
@@ -117,6 +119,7 @@ def create_portal(
             document,
             notes,
             webhook_ports,
+            access,
         ),
     )
 

@@ -76,7 +76,7 @@ SCHEDULE = {
     Schedule.WEEKLY: "Every week",
 }
 TARGET = {
-    TargetKind.OWNER: "GitHub organisation or user",
+    TargetKind.OWNER: "Organisation, group or user",
     TargetKind.REPOSITORY: "Repository",
     TargetKind.GISTS: "Gists of a user",
     TargetKind.GIST: "Gist",

@@ -23,6 +23,7 @@ from outcrop.portal.forms import Form, read_form
 from outcrop.portal.render import Renderer
 from outcrop.runtime import Runtime
 from outcrop.services import sessions
+from outcrop.services.access import AccessCheck
 from outcrop.services.sessions import SignedInMember
 from outcrop.services.shares import admit
 from outcrop.store.db import UNAVAILABLE, Connection, Pool, acquire_connection, current_time
@@ -51,6 +52,7 @@ class PortalContext:
     document: Callable[[], dict[str, Any]]  # returns the OpenAPI document; slow the first time
     notes: NoteCleaner
     webhook_ports: frozenset[int]  # that the operator allows; empty means all
+    access: AccessCheck | None = None  # None: credentials cannot be tested here
 
 
 @dataclass(frozen=True, slots=True)

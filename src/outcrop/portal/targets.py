@@ -5,19 +5,23 @@ from typing import Any
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
-from outcrop.domain.errors import BadInputError
+from outcrop.domain.errors import BadInputError, BusyError
 from outcrop.domain.scan import Trigger
 from outcrop.domain.secret import Secret
-from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, parse_target
+from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
 from outcrop.portal.queries import whole_number
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import targets
+from outcrop.services.access import check_access, describe_access
 from outcrop.services.pipeline.enqueue import start_run
+from outcrop.sources.code_host.targets import read_target
 
 # Replaces the names of command-line options in error messages by the names of form fields.
 _FORM_WORDS = {
     "pass a credential with --credential-stdin": "enter the credential in its field below",
     "--type page": "the kind “Single page”",
+    "--type site": "the kind “Web site”",
+    "--host-url": "the field “Address of the code host”",
 }
 KINDS = [kind for kind in TargetKind if kind is not TargetKind.FOLDER]
 
@@ -34,9 +38,12 @@ async def new_target(request: PortalRequest) -> Response:
 
 async def add_target(request: PortalRequest) -> Response:
     form, account = request.form, request.signed.account
+    if "test" in form:
+        return await _test_access(request)
     try:
         kind = None if not form.get("kind") else TargetKind(form.get("kind"))
-        found, _ = parse_target(form.get("target"), kind, web_host=request.context.github_host)
+        host_url, web_host = form.get("host_url") or None, request.context.github_host
+        found = read_target(form.get("target"), kind, host_url=host_url, web_host=web_host).kind
         target = await targets.add_target(
             *(request.db, request.keys, account, form.get("target")),
             kind=found,
@@ -47,7 +54,8 @@ async def add_target(request: PortalRequest) -> Response:
             credential=_credential(request),
             by=request.email,
             now=request.now,
-            web_host=request.context.github_host,
+            host_url=host_url,
+            web_host=web_host,
         )
     except (BadInputError, ValueError) as error:
         message = error.message if isinstance(error, BadInputError) else "choose a kind from the list"
@@ -64,6 +72,25 @@ async def add_target(request: PortalRequest) -> Response:
         )
         return request.redirect(f"/scans/{run.id}", "Target added. Its first run has started.")
     return request.redirect("/targets", "Target added.")
+
+
+async def _test_access(request: PortalRequest) -> Response:
+    """Show the form again, with what the typed credential can see. Nothing is stored."""
+    form, context = request.form, request.context
+    if context.access is None:
+        return _form(request, None, _typed(request), "access cannot be tested here")
+    try:
+        kind = None if not form.get("kind") else TargetKind(form.get("kind"))
+        found = read_target(
+            form.get("target"), kind, host_url=form.get("host_url") or None, web_host=context.github_host
+        )
+        spec = TargetSpec(found.kind, found.name, host_url=found.host_url)
+        seen = await check_access(context.access, spec, _credential(request))
+    except (BadInputError, BusyError) as error:
+        return _form(request, None, _typed(request), error.message)
+    except ValueError:
+        return _form(request, None, _typed(request), "choose a kind from the list")
+    return _form(request, None, _typed(request), tested=describe_access(spec, seen))
 
 
 async def edit_page(request: PortalRequest) -> Response:
@@ -113,7 +140,11 @@ async def remove_target(request: PortalRequest) -> Response:
 
 
 def _form(
-    request: PortalRequest, target: Target | None, typed: dict[str, Any], message: str | None = None
+    request: PortalRequest,
+    target: Target | None,
+    typed: dict[str, Any],
+    message: str | None = None,
+    tested: str | None = None,
 ) -> Response:
     """Render the form for a new or existing target."""
     for option, field in _FORM_WORDS.items():
@@ -124,6 +155,7 @@ def _form(
         target=target,
         typed=typed,
         message=message,
+        tested=tested,
         kinds=KINDS,
         schedules=list(Schedule),
         options=OPTIONS,
@@ -134,7 +166,7 @@ def _typed(request: PortalRequest) -> dict[str, Any]:
     """Return the typed values, to show them again; never the credential."""
     form = request.form
     typed: dict[str, Any] = {
-        name: form.get(name) for name in ("target", "kind", "schedule", "include", "exclude")
+        name: form.get(name) for name in ("target", "host_url", "kind", "schedule", "include", "exclude")
     }
     for kind, options in OPTIONS.items():
         for field in (f"{kind}.{name}" for name in options):

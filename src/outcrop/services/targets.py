@@ -9,8 +9,9 @@ from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import Secret, reveal
-from outcrop.domain.target import Schedule, Target, TargetKind, TargetSpec, choose, identity, parse_target
+from outcrop.domain.target import Schedule, Target, TargetKind, TargetSpec, choose
 from outcrop.limits import TARGET_CREDENTIAL_LENGTH, TARGET_PATTERN_LENGTH, TARGET_PATTERNS
+from outcrop.sources.code_host.targets import identity, read_target
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keyring
@@ -35,20 +36,23 @@ async def add_target(
     credential: Secret | None,
     by: str,
     now: datetime,
+    host_url: str | None = None,
     web_host: str = "github.com",
 ) -> Target:
     """Add a target; with a schedule, its first run is due at once.
 
     `text` is what the user typed; `chosen` are the options that differ from the defaults of the kind.
+    `host_url` is the address of a self-hosted code host.
     """
-    kind, name = parse_target(text, kind, web_host=web_host)
-    spec = TargetSpec(kind, name, _check_patterns(include), _check_patterns(exclude), choose(kind, chosen))
+    kind, name, host_url = read_target(text, kind, host_url=host_url, web_host=web_host)
+    patterns = _check_patterns(include), _check_patterns(exclude)
+    spec = TargetSpec(kind, name, *patterns, choose(kind, chosen), host_url)
     if credential is not None:
         _check_credential(credential, spec)
     await accounts.lock_account(db, account.id)
-    new_identity = identity(kind, name, web_host=web_host)
+    new_identity = identity(spec, web_host=web_host)
     for existing in await targets.select_all(db, account.id):
-        if identity(existing.spec.kind, existing.spec.name, web_host=web_host) == new_identity:
+        if identity(existing.spec, web_host=web_host) == new_identity:
             raise BadInputError(f"this target exists already: {existing.id}")
     next_run_at = None if schedule is Schedule.OFF else now
     target = Target(uuid4(), spec, schedule, now, next_run_at, credential is not None)
@@ -144,7 +148,8 @@ def _missing(target_id: str) -> NotFoundError:
 
 def _describe_spec(spec: TargetSpec) -> dict[str, object]:
     """Return kind and address for the audit trail, without the query, which may contain a token."""
-    return {"kind": spec.kind, "target": spec.name.partition("?")[0]}
+    detail: dict[str, object] = {"kind": spec.kind, "target": spec.name.partition("?")[0]}
+    return detail if spec.host_url is None else detail | {"host_url": spec.host_url}
 
 
 def _describe_settings(target: Target) -> dict[str, object]:
@@ -182,7 +187,7 @@ def _check_credential(credential: Secret, spec: TargetSpec) -> None:
         raise BadInputError(
             f"a credential is one line of at most {TARGET_CREDENTIAL_LENGTH:,} printable characters"
         )
-    if " " in value and spec.kind in _TOKEN_ONLY:
+    if " " in value and spec.kind in _TOKEN_ONLY and not value.startswith("{"):
         raise BadInputError("the credential of this target is a token, without spaces")
     if spec.name.startswith("http://"):
         raise BadInputError("a credential is sent over https only")

@@ -1,7 +1,7 @@
 """Find the sources of a target: the repositories, wikis, gists, folder or site that a run scans."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,16 +10,17 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
 from outcrop.domain.target import TargetKind, TargetSpec, is_included
+from outcrop.sources.code_host.host import CodeHost
+from outcrop.sources.code_host.hosted import HostedGist, HostedRepository
 from outcrop.sources.git.repository import read_origin_url
-from outcrop.sources.hosts.github import GitHub
-from outcrop.sources.hosts.hosted import HostedGist, HostedRepository
 
 
 @dataclass(frozen=True, slots=True)
 class ScanSource:
     """One source of a run: its identity, and how to reach it. It contains no credential.
 
-    Runs store it as JSON with these field names.
+    Runs store it as JSON with these field names (`source_as_json`). `host`, `host_url` and `host_key` are
+    None for a source of GitHub's public API, which `github` marks.
     """
 
     source: str  # the identity, which stays the same when a repository is renamed
@@ -35,17 +36,42 @@ class ScanSource:
     include: tuple[str, ...] = ()  # globs of paths to scan; none means all
     exclude: tuple[str, ...] = ()  # globs of paths to skip
     options: dict[str, Any] = field(default_factory=dict)
+    host: str | None = None  # the kind of code host whose API listed it, such as `gitlab`
+    host_url: str | None = None  # the address of a self-hosted instance
+    host_key: str | None = None  # names its repository in requests to the host
+
+    @property
+    def host_name(self) -> str | None:
+        """Return the kind of code host; None if the source is on no host that has an API."""
+        return "github" if self.github else self.host
+
+    @property
+    def host_repository(self) -> str | None:
+        """Return the name of its repository for requests to the host; None if it is not a repository."""
+        return self.host_key or (self.full_name if self.github else None)
+
+
+_NEW_FIELDS = ("host", "host_url", "host_key")
+
+
+def source_as_json(source: ScanSource) -> dict[str, Any]:
+    """Return a source as runs store it.
+
+    Fields that an older release does not know are left out if they have no value: it can scan the source.
+    """
+    fields = asdict(source)
+    return {name: value for name, value in fields.items() if name not in _NEW_FIELDS or value is not None}
 
 
 async def resolve_target(
-    spec: TargetSpec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
+    spec: TargetSpec, host: CodeHost, *, has_credential: bool, gaps: list[Gap]
 ) -> AsyncIterator[ScanSource]:
     """Yield the sources of a target; append a gap to `gaps` for what may not be scanned.
 
     `has_credential` is whether the target has its own credential. Without one `host` uses the operator's
     token, and only public repositories are scanned, and of a user's gists only the public ones. Raise
-    GitHubError if `host` cannot list them, BadInputError if the target's name is not valid, and OperatorError
-    for a commit on a host that is not GitHub.
+    HostError if `host` cannot list them, BadInputError if the target's name is not valid, and OperatorError
+    for a commit on a host that is not known.
     """
     match spec.kind:
         case TargetKind.SITE | TargetKind.PAGE:
@@ -56,8 +82,8 @@ async def resolve_target(
         case TargetKind.FOLDER:
             yield _folder_source(spec)
         case TargetKind.GISTS:
-            user = spec.name.removeprefix("gists:")
-            async for source in _user_gists(user, host, has_credential=has_credential, gaps=gaps):
+            user = spec.name.partition(":")[2]
+            async for source in _user_gists(user, spec, host, has_credential=has_credential, gaps=gaps):
                 yield source
         case _:
             for source in await _single_source(spec, host, has_credential=has_credential, gaps=gaps):
@@ -65,24 +91,24 @@ async def resolve_target(
 
 
 async def _owner_sources(
-    spec: TargetSpec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
+    spec: TargetSpec, host: CodeHost, *, has_credential: bool, gaps: list[Gap]
 ) -> AsyncIterator[ScanSource]:
-    """Yield the selected repositories of a GitHub user or organisation, with wikis and gists by its options.
+    """Yield the selected repositories of a user, organisation or group, with wikis and gists by its options.
 
     Empty repositories are left out. `has_credential` and `gaps` are as in `resolve_target`.
     """
-    owner = spec.name.removeprefix("github:")
+    owner = spec.name.partition(":")[2]
     async for repository in host.repositories(owner):
         if _is_selected(repository, spec):
-            for source in _with_wiki(repository, spec, has_credential=has_credential, gaps=gaps):
+            for source in _with_wiki(repository, spec, host, has_credential=has_credential, gaps=gaps):
                 yield source
     if spec.options.get("gists"):
-        async for source in _user_gists(owner, host, has_credential=has_credential, gaps=gaps):
+        async for source in _user_gists(owner, spec, host, has_credential=has_credential, gaps=gaps):
             yield source
 
 
 async def _user_gists(
-    owner: str, host: GitHub, *, has_credential: bool, gaps: list[Gap]
+    owner: str, spec: TargetSpec, host: CodeHost, *, has_credential: bool, gaps: list[Gap]
 ) -> AsyncIterator[ScanSource]:
     """Yield the gists of the user `owner`; the secret ones only if `has_credential`.
 
@@ -92,7 +118,7 @@ async def _user_gists(
     has_secret = False
     async for gist in host.gists(owner):
         if gist.public or has_credential:
-            yield _gist_source(gist)
+            yield _gist_source(gist, spec, host)
         else:
             has_secret = True
     if has_secret:
@@ -102,7 +128,7 @@ async def _user_gists(
 
 
 async def _single_source(
-    spec: TargetSpec, host: GitHub, *, has_credential: bool, gaps: list[Gap]
+    spec: TargetSpec, host: CodeHost, *, has_credential: bool, gaps: list[Gap]
 ) -> list[ScanSource]:
     """Return the source of a target that is one repository (with its wiki), gist or commit.
 
@@ -110,21 +136,23 @@ async def _single_source(
     not be scanned. A gist is returned even if it is secret. Raise OperatorError for a commit on a host that
     is not GitHub.
     """
-    path = urlsplit(spec.name).path.strip("/").removesuffix(".git")
+    path = host.path_of(spec.name)
     is_gist = spec.kind is TargetKind.GIST
-    if not (host.is_own_host(spec.name) or (is_gist and _is_gist_host(spec.name))):
+    is_own = "://" not in spec.name or host.is_own_host(spec.name)
+    if not (is_own or (is_gist and _is_gist_host(spec.name))):
         if spec.kind is TargetKind.COMMIT:
-            raise OperatorError("a single commit can be scanned on GitHub only")
+            raise OperatorError("a single commit can be scanned on a known code host only")
         return [_other_host_source(spec, has_credential=has_credential)]
     if is_gist:
-        return [_gist_source(await host.gist(path.rpartition("/")[2]))]
+        return [_gist_source(await host.gist(path.rpartition("/")[2]), spec, host)]
     if spec.kind is TargetKind.COMMIT:
-        full_name, _, sha = path.partition("/commit/")
+        full_name, _, sha = path.rpartition("/commit/")
+        full_name = full_name.removesuffix("/-")  # as GitLab writes it
         commit = await host.commit(full_name, sha)
         if not _may_scan(commit.repository, has_credential=has_credential, gaps=gaps):
             return []
-        return [_repository_source(commit.repository, spec, commit=commit.sha)]
-    return _with_wiki(await host.repository(path), spec, has_credential=has_credential, gaps=gaps)
+        return [_repository_source(commit.repository, spec, host, commit=commit.sha)]
+    return _with_wiki(await host.repository(path), spec, host, has_credential=has_credential, gaps=gaps)
 
 
 def _is_gist_host(url: str) -> bool:
@@ -139,6 +167,8 @@ def _is_selected(repository: HostedRepository, spec: TargetSpec) -> bool:
     OWNER/NAME or NAME must match an `include` pattern, if there are any, and neither may match an `exclude`
     pattern. Upper and lower case are the same.
     """
+    if repository.is_wiki and not spec.options.get("wikis", True):
+        return False
     if repository.fork and not spec.options.get("forks"):
         return False
     if repository.archived and not spec.options.get("archived", True):
@@ -147,11 +177,16 @@ def _is_selected(repository: HostedRepository, spec: TargetSpec) -> bool:
     include, exclude = (
         [pattern.lower() for pattern in patterns] for patterns in (spec.include, spec.exclude)
     )
-    return is_included(include, exclude, name, name.partition("/")[2])
+    return is_included(include, exclude, name, name.partition("/")[2], name.rpartition("/")[2])
 
 
 def _with_wiki(
-    repository: HostedRepository, spec: TargetSpec, *, has_credential: bool, gaps: list[Gap]
+    repository: HostedRepository,
+    spec: TargetSpec,
+    host: CodeHost,
+    *,
+    has_credential: bool,
+    gaps: list[Gap],
 ) -> list[ScanSource]:
     """Return the sources of a repository and, by the options of `spec`, its wiki.
 
@@ -160,9 +195,9 @@ def _with_wiki(
     """
     if not _may_scan(repository, has_credential=has_credential, gaps=gaps) or repository.empty:
         return []
-    sources = [_repository_source(repository, spec)]
+    sources = [_repository_source(repository, spec, host)]
     if repository.has_wiki and spec.options.get("wikis", True):
-        sources.append(_wiki_source(repository, spec))
+        sources.append(_wiki_source(repository, spec, host))
     return sources
 
 
@@ -204,38 +239,47 @@ def _site_source(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
 
 
 def _repository_source(
-    repository: HostedRepository, spec: TargetSpec, commit: str | None = None
+    repository: HostedRepository, spec: TargetSpec, host: CodeHost, commit: str | None = None
 ) -> ScanSource:
-    """Return the source of a GitHub repository, or of the commit with the id `commit` in it.
+    """Return the source of a repository, or of the commit with the id `commit` in it.
 
     `spec` is the target, whose path patterns the source gets.
     """
-    host = urlsplit(repository.html_url).netloc.lower()
-    return ScanSource(
-        f"{host}/repositories/{repository.id}",
+    source = ScanSource(
+        host.source_of(repository),
         "commit" if commit else "git",
         repository.clone_url,
         html_url=repository.html_url,
         full_name=repository.full_name,
         visibility=repository.visibility,
-        changed=repository.pushed_at and f"{repository.pushed_at} {repository.default_branch}",
-        github=True,
+        changed=repository.change_marker,
+        github=host.name == "github",
         commit=commit,
         include=_path_patterns(spec, spec.include),
         exclude=_path_patterns(spec, spec.exclude),
     )
+    return _on_host(source, spec, host, repository.key or repository.full_name)
 
 
-def _wiki_source(repository: HostedRepository, spec: TargetSpec) -> ScanSource:
+def _on_host(source: ScanSource, spec: TargetSpec, host: CodeHost, key: str | None = None) -> ScanSource:
+    """Return a source with the host that lists it, unless that is GitHub's public API.
+
+    `key` is the name of its repository for later requests; None for a wiki or a gist.
+    """
+    if host.name == "github" and spec.host_url is None:
+        return source
+    return replace(source, host=host.name, host_url=spec.host_url, host_key=key)
+
+
+def _wiki_source(repository: HostedRepository, spec: TargetSpec, host: CodeHost) -> ScanSource:
     """Return the source of a repository's wiki, which is a git repository of its own.
 
     `spec` is the target, whose path patterns the source gets.
     """
-    host = urlsplit(repository.html_url).netloc.lower()
-    return ScanSource(
-        f"{host}/repositories/{repository.id}/wiki",
+    source = ScanSource(
+        f"{host.source_of(repository)}/wiki",
         "git",
-        repository.clone_url.removesuffix(".git") + ".wiki.git",
+        repository.wiki_url or repository.clone_url.removesuffix(".git") + ".wiki.git",
         html_url=f"{repository.html_url}/wiki",
         full_name=repository.full_name,
         visibility=repository.visibility,
@@ -243,13 +287,13 @@ def _wiki_source(repository: HostedRepository, spec: TargetSpec) -> ScanSource:
         include=_path_patterns(spec, spec.include),
         exclude=_path_patterns(spec, spec.exclude),
     )
+    return _on_host(source, spec, host)
 
 
-def _gist_source(gist: HostedGist) -> ScanSource:
-    """Return the source of a GitHub gist."""
-    host = urlsplit(gist.html_url).netloc.lower()
-    return ScanSource(
-        f"{host}/gists/{gist.id}",
+def _gist_source(gist: HostedGist, spec: TargetSpec, host: CodeHost) -> ScanSource:
+    """Return the source of a gist or snippet."""
+    source = ScanSource(
+        f"{urlsplit(gist.html_url).netloc.lower()}/gists/{gist.id}",
         "git",
         gist.clone_url,
         html_url=gist.html_url,
@@ -259,6 +303,7 @@ def _gist_source(gist: HostedGist) -> ScanSource:
         changed=gist.updated_at,
         gist=True,
     )
+    return _on_host(source, spec, host)
 
 
 def _folder_source(spec: TargetSpec) -> ScanSource:

@@ -24,7 +24,7 @@ from outcrop.services import targets as target_service
 from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext
 from outcrop.services.pipeline.enqueue import enqueue_source, start_run
 from outcrop.services.pipeline.fence import hold_source
-from outcrop.services.pipeline.github_access import load_credential
+from outcrop.services.pipeline.host_access import load_credential
 from outcrop.services.pipeline.maintenance import (
     mark_stale,
     requeue_stalled_jobs,

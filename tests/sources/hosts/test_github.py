@@ -15,10 +15,12 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpResponse, open_http
+from outcrop.sources.code_host.api import ApiOptions
+from outcrop.sources.code_host.errors import HostError
+from outcrop.sources.code_host.hosted import HostedGist, HostedRepository
+from outcrop.sources.code_host.rate_limit import RateLimit
 from outcrop.sources.git.clone import Remote, clone
 from outcrop.sources.hosts.github import GitHub
-from outcrop.sources.hosts.github_api import GitHubError, RateLimit
-from outcrop.sources.hosts.hosted import HostedGist, HostedRepository
 from tests.support.git_host import ENV, git_host
 from tests.support.github_host import (
     FIRST_DAY,
@@ -99,8 +101,15 @@ def call(host: GitHubHost, clock: FakeClock) -> Call:
         async def main() -> Any:
             async with open_http(egress or host.egress) as http:
                 settings = {"on_wait": clock.on_wait, "sleep": clock.sleep, "clock": clock} | options
+                etags = settings.pop("etags", None)
                 result = method(
-                    GitHub(http, base_url or host.base_url, Secret(token) if token else None, **settings)
+                    GitHub(
+                        http,
+                        base_url or host.base_url,
+                        Secret(token) if token else None,
+                        etags=etags,
+                        options=ApiOptions(**settings),
+                    )
                 )
                 return [item async for item in result] if isinstance(result, AsyncIterator) else await result
 
@@ -110,11 +119,11 @@ def call(host: GitHubHost, clock: FakeClock) -> Call:
 
 
 @pytest.fixture
-def call_failing(call: Call) -> Callable[..., GitHubError]:
+def call_failing(call: Call) -> Callable[..., HostError]:
     """Make a call that must fail, check that the message is one line without the token, return the error."""
 
-    def run(method: Callable[[GitHub], Any], **options: Any) -> GitHubError:
-        with pytest.raises(GitHubError) as caught:
+    def run(method: Callable[[GitHub], Any], **options: Any) -> HostError:
+        with pytest.raises(HostError) as caught:
             call(method, **options)
         failure = caught.value
         assert TOKEN not in repr(failure) + failure.message
@@ -558,7 +567,7 @@ def test_token_that_is_revoked_between_pages_ends_the_listing(host, call):
         async for repository in github.repositories("acme"):
             found.append(repository.full_name)
 
-    with pytest.raises(GitHubError) as caught:
+    with pytest.raises(HostError) as caught:
         call(read, token=TOKEN)
     assert (caught.value.kind, len(found)) == ("unauthorised", 100)
 

@@ -293,7 +293,13 @@ def _printed_fields(
 def _url_of(located: LocatedHit, target: TargetInfo) -> str | None:
     """Return the address of a hit's line; None if the target has no address."""
     commit = located.origin.commit if located.origin else None
-    return located.url or (target.url and line_address(target.url, commit, located.path, located.hit.line))
+    if located.url or not target.url:
+        return located.url or target.url
+    if target.host is None:
+        return line_address(target.url, commit, located.path, located.hit.line)
+    from outcrop.sources.code_host.registry import line_url  # noqa: PLC0415 - for remote targets only
+
+    return line_url(target.host, target.url, commit, located.path, located.hit.line)
 
 
 def with_verdict(finding: LocalFinding, verdict: "Verdict") -> LocalFinding:

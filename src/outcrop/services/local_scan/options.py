@@ -57,6 +57,7 @@ class ScanOptions(NamedTuple):
     limits: SourceLimits = SOURCE_LIMITS
     kind: "TargetKind | None" = None  # of remote targets; None means that it is guessed
     web_host: str = "github.com"
+    host_url: str | None = None  # the address of a self-hosted code host, for all remote targets
     access: "RemoteAccess | None" = None  # None if remote targets are not allowed
 
     @property
@@ -82,6 +83,7 @@ class TargetInfo(NamedTuple):
         ignore_nothing  # for repositories; a folder's walk skips ignored files
     )
     marks: SourceMarks = SourceMarks()  # files of other scanners in the source
+    host: str | None = None  # the kind of code host, which decides how addresses of lines are written
     repo: str | None = None  # the address of the repository, or the path of the folder
 
 

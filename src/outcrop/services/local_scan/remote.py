@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.line import one_line
 from outcrop.domain.scan import Gap
-from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec, parse_target
+from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec
 from outcrop.services.local_scan.options import ScanOptions, TargetInfo
 from outcrop.services.local_scan.repository import scan_remote_repository
+from outcrop.sources.code_host.targets import read_target
 from outcrop.sources.git.clone import Remote
 from outcrop.sources.located import ProgressCallback, ScanOutcome
 from outcrop.sources.remote import RemoteAccess, list_sources, scan_site
@@ -33,6 +34,7 @@ def scan_remote_target(
             source.full_name,
             source.visibility,
             source.gist,
+            host=source.host_name,
             repo=None if source.kind == "site" else source.html_url or source.url,
         )
         if source.kind == "site":
@@ -61,12 +63,15 @@ def _list_sources(
 
     The address of a repository with a user name and password is cloned as it is, without the host's API.
     """
-    kind, name = parse_target(remote.url if remote else target, options.kind, web_host=options.web_host)
+    kind, name, host_url = read_target(
+        remote.url if remote else target, options.kind, host_url=options.host_url, web_host=options.web_host
+    )
     if remote and remote.login and kind is TargetKind.REPOSITORY:
         html_url = name.removesuffix(".git")
         return [ScanSource(name, "git", remote.url, html_url=html_url, full_name=_full_name(name))]
     skipped: list[Gap] = []
-    sources = list_sources(TargetSpec(kind, name, options=dict(OPTIONS[kind])), access, skipped)
+    spec = TargetSpec(kind, name, options=dict(OPTIONS[kind]), host_url=host_url)
+    sources = list_sources(spec, access, skipped)
     gaps += [(one_line(gap.what), one_line(gap.why)) for gap in skipped]
     return sources
 

@@ -114,8 +114,14 @@ def _os_error_message(target: str, error: OSError) -> str:
 
 
 def _is_remote(target: str) -> bool:
-    """Whether a target is a web address, or a name of a GitHub owner."""
-    return target.startswith(("https://", "http://", "github:", "gists:"))
+    """Whether a target is a web address, or the name of an owner on a code host."""
+    if target.startswith(("https://", "http://")):
+        return True
+    if ":" not in target:
+        return False
+    from outcrop.sources.code_host.targets import is_remote  # noqa: PLC0415 - a scan of files starts fast
+
+    return is_remote(target)
 
 
 def _guess_type(target: str) -> TargetType:

@@ -17,7 +17,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import HttpClient
 from outcrop.sandbox import Owner
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.sources.hosts.github_api import RETRY_DELAYS
+from outcrop.sources.code_host.api import RETRY_DELAYS
 from outcrop.sources.isolated.process_pool import ProcessPool
 from outcrop.sources.web.crawl import CRAWL_LIMITS, CrawlLimits
 from outcrop.store.db import Pool
@@ -46,7 +46,7 @@ class RunLimits:
     batch_size: int = 500  # secrets that one transaction records
     site_batch_size: int = 200  # secrets of a site that are recorded together
     crawl: CrawlLimits = CRAWL_LIMITS
-    retry_delays: tuple[float, ...] = RETRY_DELAYS  # for requests to GitHub
+    retry_delays: tuple[float, ...] = RETRY_DELAYS  # for requests to a code host
 
 
 RUN_LIMITS = RunLimits()

@@ -5,6 +5,7 @@ API and portal import this module, so it must not import what the workers need t
 
 from dataclasses import asdict
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 from outcrop.domain.errors import BadInputError, NotFoundError
@@ -12,6 +13,7 @@ from outcrop.domain.finding import cut_note
 from outcrop.domain.scan import ScanRun, ScanStatus, Trigger
 from outcrop.domain.secret import MaskedText, is_password
 from outcrop.domain.target import TargetSpec
+from outcrop.sources.code_host.targets import find_host
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.findings import table, verdicts
@@ -42,8 +44,11 @@ async def start_run(
     audit line. `foreground` is the advisory lock of a caller that runs the scan itself; then no job is
     written.
     """
-    run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment)
-    await scans.insert(db, account_id, run, target_id=target_id, spec=asdict(spec), foreground=foreground)
+    host = find_host(spec)
+    run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment, host=host)
+    await scans.insert(
+        db, account_id, run, target_id=target_id, spec=spec_as_json(spec), foreground=foreground
+    )
     await scan_sources.add_sources(db, account_id, run.id, [(PLAN_SOURCE, {})])
     detail: dict[str, str] = {"trigger": trigger, "target": spec.shown}
     if target_id is not None:
@@ -52,6 +57,13 @@ async def start_run(
     if foreground is None:
         await enqueue_source(db, account_id, run.id, PLAN_SOURCE)
     return run
+
+
+def spec_as_json(spec: TargetSpec) -> dict[str, Any]:
+    """Return a target as it is stored with its run; `host` is the name of its code host, if that is known."""
+    fields = asdict(spec)
+    del fields["host_url"]
+    return fields | {"name": spec.stored_name, "host": find_host(spec)}
 
 
 async def enqueue_source(db: Connection, account_id: int, scan_id: UUID, source: str) -> None:

@@ -18,13 +18,13 @@ from time import monotonic
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import OPEN_STATUSES, SourceType, Status
-from outcrop.domain.place import identity, line_address
+from outcrop.domain.place import identity
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import is_included
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport, run_periodically
 from outcrop.services.pipeline.fence import write_transaction
-from outcrop.services.pipeline.github_access import open_github
+from outcrop.services.pipeline.host_access import open_host_of
 from outcrop.services.pipeline.join_sources import is_clone
 from outcrop.services.pipeline.masking import SecretMasker
 from outcrop.services.pipeline.record import (
@@ -39,9 +39,10 @@ from outcrop.services.pipeline.record import (
     resolve_finding,
 )
 from outcrop.services.pipeline.score import rescore_absent, rescore_seen
+from outcrop.sources.code_host.host import CodeHost
+from outcrop.sources.code_host.registry import line_url
 from outcrop.sources.git.clone import Remote
 from outcrop.sources.git.known_secrets import EarlierScan, KnownSecret
-from outcrop.sources.hosts.github import GitHub
 from outcrop.sources.isolated.repository_job import JobResult, RepositoryJob
 from outcrop.sources.located import LocatedHit, printable_path
 from outcrop.sources.resolve_target import ScanSource
@@ -88,7 +89,7 @@ async def scan_repository(
         await _count_all_as_seen(context, key, last.continued)
         return
     stored = await _load_stored_secrets(context, key)
-    job = _build_job(context, source, _clone_login(context, key, source, token), last, stored)
+    job = _build_job(context, source, await _clone_login(context, key, source, token), last, stored)
     try:
         result = await _run_job(context, key, job, report)
     except OperatorError as error:
@@ -258,20 +259,23 @@ def _build_job(
     )
 
 
-def _clone_login(
+async def _clone_login(
     context: RunContext, key: SourceKey, source: ScanSource, token: Secret | None
 ) -> tuple[str, str] | None:
     """Return user name and password for a clone, None for a clone without a login.
 
     Both are from the target's own credential `token`. If that is None, they are from the operator's GitHub
-    token, but only for a source on the host of that token. A credential without a colon is a token.
+    token, but only for a source on the host of that token. A credential without a colon is a token. A source
+    of a host whose API lists it gets its login from the host, and only if it is cloned from that host.
     """
+    if source.host is not None:
+        host = open_host_of(context, key, source, token)
+        return await host.login() if host.is_own_host(source.url) else None
     if token is not None:
         name, colon, password = reveal(token).partition(":")
         return (name, password) if colon else ("x-access-token", name)
-    if context.github_token and open_github(context, key, None).is_own_host(source.url):
-        return "x-access-token", reveal(context.github_token)
-    return None
+    host = open_host_of(context, key, source, None)
+    return await host.login() if context.github_token and host.is_own_host(source.url) else None
 
 
 async def _run_job(
@@ -357,7 +361,7 @@ def _detected_secret(source: ScanSource, located: LocatedHit, path: bytes) -> De
     git_type = SourceType.REPO if located.at_tip else SourceType.COMMIT
     url: str | None = source.html_url or None
     if url and not source.gist and not source.options.get("wiki"):
-        url = line_address(url, commit, path, located.hit.line, github=source.github)
+        url = line_url(source.host_name, url, commit, path, located.hit.line)
     return DetectedSecret(
         hit=located.hit,
         path=path,
@@ -422,17 +426,17 @@ async def _resolve_gone(
     *,
     same_rules: bool,
 ) -> None:
-    """Resolve those of the `absent` findings that are open and whose commit GitHub no longer serves.
+    """Resolve those of the `absent` findings that are open and whose commit the code host no longer serves.
 
-    No ref holds the value of an absent finding; for other hosts that is enough. If the value is not stored,
-    that is certain only if the last scan had the same rules (`same_rules`): other findings without a value
-    are kept. The scores of all lose the points of the last scan. `token` is the target's credential. Do
+    No ref holds the value of an absent finding; without a host's API that is enough. If the value is not
+    stored, that is certain only if the last scan had the same rules (`same_rules`): other findings without a
+    value are kept. The scores of all lose the points of the last scan. `token` is the target's credential. Do
     nothing for a local clone of a remote repository.
     """
     if source.kind == "folder" and source.html_url:
         return  # a local clone may lack commits of the repository that it was cloned from
     await rescore_absent(context, key, [stored.finding.id for stored in absent])
-    github = open_github(context, key, token)
+    host = open_host_of(context, key, source, token)
     is_deleted: dict[str | None, bool] = {}  # by commit
     for stored in absent:
         if stored.finding.status not in OPEN_STATUSES or not (stored.box is not None or same_rules):
@@ -441,16 +445,16 @@ async def _resolve_gone(
             continue  # only a report has seen it, and its value is not known
         commit = stored.finding.commit
         if commit not in is_deleted:
-            is_deleted[commit] = await _is_commit_deleted(github, source, commit)
+            is_deleted[commit] = await _is_commit_deleted(host, source, commit)
         if is_deleted[commit]:
             await resolve_finding(context, key, stored.finding.id)
 
 
-async def _is_commit_deleted(github: GitHub, source: ScanSource, commit: str | None) -> bool:
-    """Whether GitHub no longer serves a commit; True for other hosts and if the commit is unknown.
+async def _is_commit_deleted(host: CodeHost, source: ScanSource, commit: str | None) -> bool:
+    """Whether the code host no longer serves a commit; True without a host's API, or if it is unknown.
 
-    GitHub also serves commits that no ref reaches. False if GitHub does not answer clearly.
+    Hosts also serve commits that no ref reaches. False if the host does not answer clearly.
     """
-    if not source.github or commit is None or source.full_name is None:
+    if commit is None or source.host_repository is None:
         return True
-    return await github.commit_is_gone(source.full_name, commit) is True
+    return await host.commit_is_gone(source.host_repository, commit) is True

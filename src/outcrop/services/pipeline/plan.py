@@ -7,21 +7,21 @@ The plan itself is claimed like a source, named PLAN_SOURCE.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from outcrop import metrics
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap, ScanStatus, SourceState
-from outcrop.domain.target import TargetKind, TargetSpec
+from outcrop.domain.target import TargetKind, TargetSpec, split_stored_name
 from outcrop.services.pipeline.context import ACTOR, MAX_ATTEMPTS, RunContext, SourceKey
 from outcrop.services.pipeline.enqueue import enqueue_source
 from outcrop.services.pipeline.fence import OutdatedScanError, send_heartbeats, write_transaction
-from outcrop.services.pipeline.github_access import load_credential, open_github
+from outcrop.services.pipeline.host_access import load_credential, open_host_of
 from outcrop.services.pipeline.join_sources import identify_sources
-from outcrop.sources.hosts.github_api import GitHubError
-from outcrop.sources.resolve_target import ScanSource, resolve_target
+from outcrop.sources.code_host.errors import HostError
+from outcrop.sources.resolve_target import ScanSource, resolve_target, source_as_json
 from outcrop.store import audit
 from outcrop.store.db import Connection, current_time
 from outcrop.store.runs import scan_sources, scans
@@ -46,7 +46,7 @@ async def plan_run(
     """List and store the sources of a run; return the names of those that were not stored yet.
 
     If `deferred`, write a job for each of these. Return [] if the run or its plan has ended already. An
-    interrupted plan is made again; sources that it has stored already stay as they are. A GitHubError or
+    interrupted plan is made again; sources that it has stored already stay as they are. A HostError or
     OutcropError ends the plan as failed, after the sources listed so far are stored; another exception is
     raised. The run is ended if it has no other source.
     """
@@ -65,7 +65,7 @@ async def plan_run(
                 if len(batch) >= _BATCH_SIZE:
                     names += await _add_sources(context, key, batch, deferred=deferred)
                     batch = []
-        except (GitHubError, OutcropError) as failure:  # the sources listed so far are still scanned
+        except (HostError, OutcropError) as failure:  # the sources listed so far are still scanned
             error = failure.message
             gaps.append(Gap(spec.shown, error))
         names += await _add_sources(context, key, batch, deferred=deferred)
@@ -84,8 +84,8 @@ async def _resolve(
     if claimed.attempts > MAX_ATTEMPTS:
         raise OperatorError(TOO_MANY_ATTEMPTS)
     token = await load_credential(context, key.account_id, claimed.run.target_id)
-    github = open_github(context, key, token)
-    async for source in resolve_target(spec, github, has_credential=token is not None, gaps=gaps):
+    host = open_host_of(context, key, spec, token, gaps.append)
+    async for source in resolve_target(spec, host, has_credential=token is not None, gaps=gaps):
         yield source
 
 
@@ -95,7 +95,7 @@ async def _add_sources(
     """Store sources of a run, with a job for each new one if `deferred`; return the names of the new ones."""
     async with context.pool.connection() as db, db.transaction():
         named = await identify_sources(db, key.account_id, list(batch))
-        specs = [(source.source, asdict(source)) for source in named]
+        specs = [(source.source, source_as_json(source)) for source in named]
         added = await scan_sources.add_sources(db, key.account_id, key.scan_id, specs)
         for name in added if deferred else ():
             await enqueue_source(db, key.account_id, key.scan_id, name)
@@ -104,9 +104,9 @@ async def _add_sources(
 
 def _spec_from_json(raw: dict[str, Any]) -> TargetSpec:
     """Return the target specification that is stored with a run; `raw` has its fields."""
-    return TargetSpec(
-        TargetKind(raw["kind"]), raw["name"], tuple(raw["include"]), tuple(raw["exclude"]), raw["options"]
-    )
+    kind = TargetKind(raw["kind"])
+    name, host_url = split_stored_name(kind, raw["name"])
+    return TargetSpec(kind, name, tuple(raw["include"]), tuple(raw["exclude"]), raw["options"], host_url)
 
 
 # --- claiming and finishing a source

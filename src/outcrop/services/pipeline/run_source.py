@@ -11,7 +11,7 @@ from outcrop.domain.scan import Gap
 from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext, SourceKey, SourceReport
 from outcrop.services.pipeline.fence import OutdatedScanError, hold_source
 from outcrop.services.pipeline.git_source import scan_repository
-from outcrop.services.pipeline.github_access import load_credential
+from outcrop.services.pipeline.host_access import load_credential
 from outcrop.services.pipeline.join_sources import claim_aliases
 from outcrop.services.pipeline.plan import (
     TOO_MANY_ATTEMPTS,
@@ -21,7 +21,7 @@ from outcrop.services.pipeline.plan import (
     release_if_cancelled,
 )
 from outcrop.services.pipeline.site_source import scan_site
-from outcrop.sources.hosts.github_api import GitHubError
+from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.db import UNAVAILABLE
 
@@ -74,7 +74,7 @@ async def _scan(
             scan = scan_site if source.kind == "site" else scan_repository
             await scan(context, key, source, token, report)
             return None
-    except (GitHubError, OutcropError) as failure:
+    except (HostError, OutcropError) as failure:
         error = failure.message
     except (*UNAVAILABLE, OutdatedScanError):
         raise

@@ -1,1 +1,1 @@
-"""Code hosts: list their repositories, gists and commits."""
+"""One module per code host. `code_host/registry.py` finds them; nothing else imports them."""

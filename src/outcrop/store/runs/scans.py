@@ -28,13 +28,17 @@ _SUMS = ", ".join(f"coalesce(sum((progress ->> '{name}')::bigint), 0) AS {name}"
 _LIVE = ", ".join(f"'{name}', coalesce((s.progress ->> '{name}')::bigint, 0) + p.{name}" for name in COUNTERS)
 _HAS_HEARTBEAT = f"""
     coalesce(heartbeat_at > clock_timestamp() - interval '{INTERRUPTED_AFTER} s', true)"""
+# Older runs have no `host`; those of GitHub are recognised by their target.
+_HOST = """CASE WHEN spec ? 'host' THEN spec ->> 'host'
+                WHEN type = 'github' AND target ~ '^(github:|gists:|https://(gist[.])?github[.]com/)'
+                THEN 'github' END"""
 # A run has the sums of its ended sources. An unfinished one shows the counts of begun sources as well.
 _SELECT = f"""
     SELECT id, type, CASE WHEN status = 'running' AND NOT {_HAS_HEARTBEAT} THEN 'interrupted' ELSE status END,
            trigger, target, created_at, started_at, finished_at,
            CASE WHEN finished_at IS NULL THEN jsonb_build_object({_LIVE}) ELSE s.progress END,
            s.findings_new + p.new, s.findings_seen + p.seen, s.findings_resolved + p.resolved,
-           coverage_gaps, error, waiting
+           coverage_gaps, error, waiting, {_HOST}
     FROM scans s CROSS JOIN LATERAL (
         SELECT coalesce(sum(findings_new), 0) AS new, coalesce(sum(findings_seen), 0) AS seen,
                coalesce(sum(findings_resolved), 0) AS resolved, {_SUMS}
@@ -127,6 +131,7 @@ def _build_run(row: tuple[Any, ...]) -> ScanRun:
         coverage_gaps=gaps,
         error=row[13],
         waiting=row[14],
+        host=row[15],
     )
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from outcrop.domain.target import Schedule, Target, TargetKind, TargetSpec
+from outcrop.domain.target import Schedule, Target, TargetKind, TargetSpec, split_stored_name
 from outcrop.store.db import Connection
 
 _TARGET = (
@@ -22,7 +22,7 @@ async def insert(db: Connection, account_id: int, target: Target, credential_box
                                 next_run_at, credential_box)
            VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
         [
-            *(account_id, target.id, spec.kind, spec.name),
+            *(account_id, target.id, spec.kind, spec.stored_name),
             *(list(spec.include), list(spec.exclude), Jsonb(spec.options)),
             *(target.schedule, target.created_at, target.next_run_at, credential_box),
         ],
@@ -108,5 +108,6 @@ async def select_credential_box(db: Connection, account_id: int, target_id: UUID
 def _build_target(row: tuple[Any, ...]) -> Target:
     """Return the target of a row with the columns of `_TARGET`."""
     id_, kind, name, include, exclude, options, schedule, created_at, next_run_at, has_credential = row
-    spec = TargetSpec(TargetKind(kind), name, tuple(include), tuple(exclude), options)
+    name, host_url = split_stored_name(TargetKind(kind), name)
+    spec = TargetSpec(TargetKind(kind), name, tuple(include), tuple(exclude), options, host_url)
     return Target(id_, spec, Schedule(schedule), created_at, next_run_at, has_credential)

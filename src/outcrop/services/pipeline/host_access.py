@@ -1,12 +1,18 @@
-"""Open the GitHub API for a run: with the target's credential, stored ETags, and waits shown in the run."""
+"""Open a code host for a run: with the target's credential, stored ETags, and waits shown in the run."""
 
 import asyncio
 from collections.abc import Callable
 from uuid import UUID
 
+from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret
+from outcrop.domain.target import TargetSpec
 from outcrop.services.pipeline.context import RunContext, SourceKey
-from outcrop.sources.hosts.github import GitHub
+from outcrop.sources.code_host.api import ApiOptions
+from outcrop.sources.code_host.host import CodeHost, HostAccess, ignore_gap
+from outcrop.sources.code_host.registry import open_host
+from outcrop.sources.code_host.targets import find_host
+from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.db import Pool
 from outcrop.store.runs import scans, sources, targets
 
@@ -20,20 +26,31 @@ async def load_credential(context: RunContext, account_id: int, target_id: UUID 
     return None if box is None else context.keys.open(box, account_id, target_id, mask_all=True)
 
 
-def open_github(context: RunContext, key: SourceKey, token: Secret | None) -> GitHub:
-    """Return a GitHub client with the target's own `token`; with the operator's token if that is None.
+def open_host_of(
+    context: RunContext,
+    key: SourceKey,
+    place: TargetSpec | ScanSource,
+    token: Secret | None,
+    on_gap: Callable[[Gap], None] = ignore_gap,
+) -> CodeHost:
+    """Return a client for the code host of a target or source, with the target's own `token`.
 
-    The operator may have no token either. Waits for a rate limit are shown in the run of `key`, and responses
-    with an ETag are stored per account.
+    If that is None, the operator's token is used, for GitHub only; the operator may have no token either.
+    A place on no known host is opened as GitHub, which knows that the place is not its own. Waits for a rate
+    limit are shown in the run of `key`, and responses with an ETag are stored per account.
     """
-    return GitHub(
-        context.http,
-        context.github_url,
-        token or context.github_token,
+    name = (place.host if isinstance(place, ScanSource) else find_host(place)) or "github"
+    is_operators = name == "github" and place.host_url is None
+    access = HostAccess(
+        http=context.http,
+        token=token or (context.github_token if is_operators else None),
+        url=place.host_url,
+        api_url=context.github_url if is_operators else None,
         etags=_EtagStore(context.pool, key.account_id),
-        on_wait=_show_waits(context, key),
-        retry_delays=context.limits.retry_delays,
+        options=ApiOptions(on_wait=_show_waits(context, key), retry_delays=context.limits.retry_delays),
+        on_gap=on_gap,
     )
+    return open_host(name, access)
 
 
 class _EtagStore:

@@ -1,0 +1,78 @@
+"""Find out what a credential can see on a code host, before its target is saved."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from outcrop.domain.errors import BadInputError, BusyError
+from outcrop.domain.finding import Visibility
+from outcrop.domain.secret import Secret
+from outcrop.domain.target import TargetKind, TargetSpec
+from outcrop.net.guard import Egress
+from outcrop.sources.code_host.api import ApiOptions
+from outcrop.sources.code_host.errors import HostError
+from outcrop.sources.code_host.host import CodeHost, HostAccess
+from outcrop.sources.code_host.hosted import TokenAccess
+from outcrop.sources.code_host.registry import find_host_type, open_host
+from outcrop.sources.code_host.targets import find_host
+
+_SECONDS = 3.0  # a page of the portal has less than five
+_AT_ONCE = 2  # such tests of one process: each holds a connection to the database
+
+
+@dataclass(frozen=True, slots=True)
+class AccessCheck:
+    """What a test of access needs: the network rules, and the operator's GitHub."""
+
+    egress: Egress
+    github_url: str
+    web_host: str = "github.com"
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+
+
+async def check_access(check: AccessCheck, spec: TargetSpec, token: Secret | None) -> TokenAccess:
+    """Return what a token can see of a target on a code host.
+
+    Raise BadInputError with the reason if the host refuses the token, does not answer in time, or is not
+    known; BusyError if too many such tests are running.
+    """
+    name = find_host(spec, web_host=check.web_host)
+    if name is None or spec.kind not in {TargetKind.OWNER, TargetKind.REPOSITORY}:
+        raise BadInputError("access can be tested for the owners and repositories of a code host")
+    if check.slots.locked():
+        raise BusyError("other tests of access are running: try again in a few seconds")
+    from outcrop.net.http import open_http  # noqa: PLC0415 - the pages of the portal do not need it
+
+    options = ApiOptions(max_wait=0.0, retry_delays=())
+    api_url = check.github_url if name == "github" and spec.host_url is None else None
+    async with check.slots, open_http(check.egress) as http:
+        access = HostAccess(http=http, token=token, url=spec.host_url, api_url=api_url, options=options)
+        host = open_host(name, access)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                return await _see(host, spec)
+        except HostError as error:
+            raise BadInputError(error.message) from None
+        except TimeoutError:
+            raise BadInputError(f"the code host has not answered within {_SECONDS:g} seconds") from None
+
+
+async def _see(host: CodeHost, spec: TargetSpec) -> TokenAccess:
+    """Return what the host's token can see of an owner, or of one repository."""
+    if spec.kind is TargetKind.OWNER:
+        return await host.access(spec.name.partition(":")[2])
+    repository = await host.repository(host.path_of(spec.name))
+    login, missing = await host.token_owner()
+    return TokenAccess(login, 1, int(repository.visibility is not Visibility.PUBLIC), missing=missing)
+
+
+def describe_access(spec: TargetSpec, seen: TokenAccess) -> str:
+    """Return a sentence for people about what a token can see, with advice if scopes are missing."""
+    count = f"{seen.repositories:,}{'' if seen.is_complete else ' or more'}"
+    noun = "repository" if seen.repositories == 1 and seen.is_complete else "repositories"
+    who = f" It belongs to {seen.login}." if seen.login else ""
+    text = f"The token can see {count} {noun}, {seen.private:,} of them not public.{who}"
+    if seen.missing:
+        text += f" It lacks: {', '.join(seen.missing)}."
+        type_ = find_host_type(find_host(spec) or "")
+        text += f" Use {type_.advice}." if type_ is not None and type_.advice else ""
+    return text
