@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from outcrop.api import findings, incidents, scans
+from outcrop.api import findings, hooks, incidents, scans
 from outcrop.api.describe import describe
 from outcrop.api.errors import HANDLERS
 from outcrop.api.middleware import RequestMiddleware
@@ -59,6 +59,7 @@ class AppState(TypedDict):
     readiness: ReadinessCheck
     shares: AccountShares
     uploads: Uploads
+    held_bodies: hooks.HeldBodies
 
 
 def create_app(
@@ -97,6 +98,7 @@ def create_app(
                 "readiness": ReadinessCheck(opened.pool, min_free_bytes),
                 "shares": AccountShares(),
                 "uploads": Uploads(lanes, import_max_bytes, upload_late_seconds),
+                "held_bodies": hooks.HeldBodies(),
             }
 
     notes = NoteCleaner(partial(load_ruleset, own_rules, cache=cache_folder()))
@@ -107,8 +109,10 @@ def create_app(
         Route("/readyz", _readyz),
         *_routes(PREFIX, _V1),
         *_routes(PREFIX_V2, _V2),
+        hooks.ROUTE,
     ]
-    app = Starlette(routes=routes, exception_handlers=HANDLERS | V2_HANDLERS, lifespan=lifespan)
+    handlers = HANDLERS | V2_HANDLERS | hooks.HANDLERS
+    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
     app.router.redirect_slashes = False
     portal = create_portal(
         base_url=base_url,
@@ -142,8 +146,8 @@ def create_app(
 
 
 def _is_api_path(path: str) -> bool:
-    """Whether the API serves this path; the portal serves all others."""
-    return path in {"/openapi.json", "/healthz", "/readyz", "/api"} or path.startswith("/api/")
+    """Whether the API or a push hook serves this path; the portal serves all others."""
+    return path in {"/openapi.json", "/healthz", "/readyz", "/api"} or path.startswith(("/api/", "/hooks/"))
 
 
 def api_router() -> APIRouter:

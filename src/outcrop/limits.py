@@ -46,6 +46,18 @@ UPLOAD_BYTES_PER_SECOND = 1_000
 UPLOAD_LATE_SECONDS = 15.0
 UPLOAD_SECONDS = 900.0
 
+# Push hooks: of one body, of the bodies of one hook and of all hooks that one process holds at once, and what
+# makes a body too complex to parse. UPLOAD_BYTES_PER_SECOND and UPLOAD_LATE_SECONDS hold for bodies too.
+HOOK_BODY_BYTES = 25 * MEGA
+HOOK_HELD_BYTES = 2 * HOOK_BODY_BYTES
+HOOKS_HELD_BYTES = 8 * HOOK_BODY_BYTES
+HOOK_BODY_SECONDS = 60.0
+HOOK_VALUES = 1_000_000  # values of a body, which are counted roughly
+HOOK_DELIVERIES = 600  # deliveries of one hook in a minute
+HOOK_DELIVERY_IDS = 100_000  # ids of deliveries of one hook that are known, for HOOK_DELIVERY_DAYS
+HOOK_DELIVERY_DAYS = 7
+HOOKS = 100  # of one account
+
 # Bytes of the data segment of one git process.
 READ_MEMORY = 700 << 20  # to read objects
 

@@ -28,6 +28,8 @@ from outcrop.services.delivery import DeliveryWorker
 from outcrop.services.exchange.news import REVALIDATE_TASK
 from outcrop.services.exchange.staged_import import MergeContext, merge_import, tidy_imports
 from outcrop.services.exchange.upload import MERGE_TASK
+from outcrop.services.hooks.manage import delete_old_deliveries as delete_old_deliveries_of_hooks
+from outcrop.services.hooks.receive import START_PUSHED_TASK
 from outcrop.services.pipeline.announce import announce_imported
 from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.enqueue import PLAN_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK
@@ -39,6 +41,7 @@ from outcrop.services.pipeline.maintenance import (
     start_due_runs,
 )
 from outcrop.services.pipeline.plan import plan_run
+from outcrop.services.pipeline.push import compare_refused, start_pushed_runs
 from outcrop.services.pipeline.revalidate import revalidate_due, run_requested_validation
 from outcrop.services.pipeline.run_source import scan_source
 from outcrop.services.pipeline.score import rescore_outdated
@@ -60,6 +63,9 @@ _JOB_STOP_TIMEOUT = 4.0  # seconds in which a running job may end when the worke
 _RELEASE_TIMEOUT = 2.0  # seconds in which a cancelled job returns its source to the queue
 _CONCURRENT_REQUESTS = 4  # jobs that a user waits for
 _CONCURRENT_IMPORTS = 2
+_MORE_PROCESSES = 2  # that scan, beside one for each job of an account
+_MORE_PUSHES = 3  # jobs that start and plan the runs of pushes, beside those that scan
+_COMPARE_EVERY = 5.0  # seconds
 _RECONNECT_PAUSE = 2.0  # seconds
 _MAX_RETRY_DELAY = 60  # seconds
 
@@ -71,7 +77,7 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
     """Load the rules and open the process pool and the HTTP clients that scan runs need."""
     async with AsyncExitStack() as stack:
         # Each running repository job blocks one thread. DNS lookups and scans of web pages need others.
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(jobs + 9))
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(jobs + 10))
         egress = Egress.from_settings(settings)
         cache = cache_folder()
         owner = await asyncio.to_thread(find_owner, settings.data_dir)
@@ -90,9 +96,10 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
             keys=runtime.keys,
             ruleset=ruleset,
             process_pool=await stack.enter_async_context(
-                # One process more, for a second account.
+                # One process more for a second account, and one for pushes.
                 open_process_pool(
-                    *(jobs + 1, rules, ruleset, egress, cache),
+                    *(jobs + _MORE_PROCESSES, rules, ruleset, egress, cache),
+                    reserved=1,
                     limits=settings.source_limits,
                     work=work_parent,
                     owner=owner,
@@ -138,6 +145,7 @@ async def work(
                 (FOLD_EVERY, lambda: _fold_rollups(runtime)),
                 (FOLD_EVERY, lambda: _update_incidents(runtime)),
                 (_SCHEDULE_EVERY, lambda: start_due_runs(context)),
+                (_COMPARE_EVERY, lambda: compare_refused(context)),
                 (_SCHEDULE_EVERY, lambda: _end_stuck_sessions(runtime)),
                 (_SCHEDULE_EVERY, lambda: _save_heartbeats(runtime)),
                 (dead_after / 2, lambda: requeue_stalled_jobs(context, dead_after=dead_after)),
@@ -149,6 +157,7 @@ async def work(
                 (_HOUR, lambda: _if_clock_is_right(runtime, lambda: mark_stale(context, after=stale_after))),
                 (_HOUR, lambda: _if_clock_is_right(runtime, lambda: erase_secrets(context))),
                 (_HOUR, lambda: _if_clock_is_right(runtime, lambda: delete_old_deliveries(runtime.pool))),
+                (_HOUR, lambda: delete_old_deliveries_of_hooks(runtime.pool)),
                 (_HOUR, lambda: _if_clock_is_right(runtime, lambda: _delete_expired_sessions(runtime))),
             )
         ]
@@ -277,7 +286,7 @@ async def _run_jobs(runtime: Runtime, context: RunContext, stop: asyncio.Event, 
 
 
 async def _run_queues(app: procrastinate.App, max_jobs: int, dead_after: float) -> None:
-    """Run the jobs of both queues as they arrive: `max_jobs` scans and a few users' requests at once."""
+    """Run the jobs of all queues as they arrive: `max_jobs` scans and a few users' requests at once."""
     async with app.open_async():
         # One account has at most `max_jobs` sources and a plan, which mostly waits for the code host. The
         # other place is for a second account, so that it need not wait for the end of a long source.
@@ -285,6 +294,7 @@ async def _run_queues(app: procrastinate.App, max_jobs: int, dead_after: float) 
             jobs.QUEUE: max_jobs + 2,
             jobs.INTERACTIVE_QUEUE: _CONCURRENT_REQUESTS,
             jobs.IMPORT_QUEUE: _CONCURRENT_IMPORTS,
+            jobs.PUSH_QUEUE: _push_slots(max_jobs) + _MORE_PUSHES,
         }
         workers = [
             asyncio.create_task(
@@ -311,6 +321,11 @@ async def _run_queues(app: procrastinate.App, max_jobs: int, dead_after: float) 
             await asyncio.gather(*workers, return_exceptions=True)
 
 
+def _push_slots(max_jobs: int) -> int:
+    """Return how many of the processes that scan the runs of pushes may take: three quarters."""
+    return max(1, (max_jobs + _MORE_PROCESSES) * 3 // 4)
+
+
 class _RetryAlways(procrastinate.BaseRetryStrategy):
     """Retries without limit: `claim_source` counts the attempts, and a cancelled one does not count."""
 
@@ -330,12 +345,16 @@ class _JobManager(JobManager):
     """
 
     def __init__(
-        self, connector: procrastinate.PsycopgConnector, outdated: asyncio.Event, shares: Mapping[str, int]
+        self,
+        connector: procrastinate.PsycopgConnector,
+        outdated: asyncio.Event,
+        shares: Mapping[str, int],
+        push_shares: Mapping[str, int],
     ) -> None:
         super().__init__(connector)
         self._connector = connector
         self._outdated = outdated
-        self._claimer = jobs.Claimer(shares)
+        self._claimer, self._push_claimer = jobs.Claimer(shares), jobs.Claimer(push_shares)
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> procrastinate.jobs.Job | None:
         """Return the next job of the first queue with one; None if there is none or no new work is taken."""
@@ -343,7 +362,8 @@ class _JobManager(JobManager):
             return None
         async with self._connector.pool.connection() as db:
             for queue in queues or ():
-                if (row := await self._claimer.claim(db, queue, worker_id)) is not None:
+                claimer = self._push_claimer if queue == jobs.PUSH_QUEUE else self._claimer
+                if (row := await claimer.claim(db, queue, worker_id)) is not None:
                     return procrastinate.jobs.Job.from_row(row)
         return None
 
@@ -354,13 +374,15 @@ def _build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:
     connector = procrastinate.PsycopgConnector(
         conninfo=runtime.url,
         min_size=1,
-        max_size=6,
+        max_size=8,
         timeout=_RELEASE_TIMEOUT,
         kwargs={"options": f"{session_options(idle_timeout=runtime.idle_timeout)} {jobs.SESSION_OPTIONS}"},
     )
     app = procrastinate.App(connector=connector)
     shares = {SCAN_SOURCE_TASK: context.jobs, VALIDATE_TASK: _CONCURRENT_REQUESTS - 1}
-    app.job_manager = _JobManager(connector, runtime.outdated, shares)
+    # A slot is left for the pushes of a second account.
+    push_shares = {SCAN_SOURCE_TASK: max(1, _push_slots(context.jobs) - 1)}
+    app.job_manager = _JobManager(connector, runtime.outdated, shares, push_shares)
 
     @app.task(name=PLAN_TASK, retry=_RetryAlways())
     async def plan(account_id: int, scan_id: str) -> None:
@@ -387,6 +409,12 @@ def _build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:
             merging = MergeContext(context.pool, context.keys, runtime.url, context.ruleset)
             await merge_import(merging, account_id, UUID(import_id))
             await announce_imported(context, account_id, UUID(import_id))
+
+    @app.task(name=START_PUSHED_TASK, retry=_RetryAlways())
+    async def start_pushed(account_id: int, repository: str) -> None:
+        """Run the job that starts the runs of a repository which was pushed to."""
+        with _log_failure(task=START_PUSHED_TASK):
+            await start_pushed_runs(context, account_id, bytes.fromhex(repository))
 
     @app.task(name=REVALIDATE_TASK)
     async def validate_due() -> None:

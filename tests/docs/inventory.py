@@ -38,6 +38,7 @@ ACTION_GROUPS = (
     "view",
     "key",
     "webhook",
+    "hook",
     "target",
     "scan",
     "finding",

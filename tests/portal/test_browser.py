@@ -467,6 +467,7 @@ ALL_PAGES = [
         "/reference",
         "/profile/keys",
         "/profile/webhook",
+        "/profile/hooks",
     ),
     *(
         "/profile/team",

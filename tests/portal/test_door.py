@@ -35,6 +35,7 @@ PAGES = [
         "/reference",
         "/profile/keys",
         "/profile/webhook",
+        "/profile/hooks",
         "/profile/team",
     ),
     *("/profile/security", "/profile/display", "/profile/plan", "/profile/audit", "/profile/export"),
@@ -49,6 +50,7 @@ FORMS = [
         "/profile/keys",
         "/profile/webhook",
         "/profile/webhook/remove",
+        "/profile/hooks",
     ),
     *(
         "/profile/webhook/test",
@@ -304,7 +306,10 @@ def test_what_is_not_there_in_time_is_reported_to_a_person_and_to_a_program(
 
 # --- roles and accounts
 
-ADMIN_ONLY = ["/targets/new", "/profile/keys", "/profile/webhook", "/profile/audit", "/profile/audit.jsonl"]
+ADMIN_ONLY = [
+    *("/targets/new", "/profile/keys", "/profile/webhook", "/profile/hooks"),
+    *("/profile/audit", "/profile/audit.jsonl"),
+]
 
 
 def test_a_member_reads_and_triages_and_nothing_else(backend: Backend, tenant: Tenant, finding: str) -> None:
@@ -314,6 +319,7 @@ def test_a_member_reads_and_triages_and_nothing_else(backend: Backend, tenant: T
     for path, fields in [
         ("/profile/keys", {"name": "mine"}),
         ("/profile/webhook", {"url": "https://a.example/"}),
+        ("/profile/hooks", {"host": "github"}),
         ("/targets", {"target": "github:a"}),
     ]:
         assert member.post(path, fields).status_code == 403

@@ -35,6 +35,7 @@ PAGES = [
         "/reference",
         "/profile/keys",
         "/profile/webhook",
+        "/profile/hooks",
     ),
     *(
         "/profile/team",

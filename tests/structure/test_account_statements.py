@@ -16,7 +16,7 @@ ACCOUNT_PARAMETERS = {"account_id", "account", "cells", "where", "key", "request
 # in all accounts.
 AUTHENTICATION = """
     people/accounts.select_credentials people/accounts.lock_credentials people/accounts.lock_member
-    people/keys.admit_request people/links.select people/links.use_link
+    hooks.select_owner people/keys.admit_request people/links.select people/links.use_link
     people/second_factors.use_recovery_code people/sessions.resume_session people/sessions.delete
     people/sign_in_attempts.begin_attempt people/sign_in_attempts._wait_seconds
     people/sign_in_attempts.mark_failed people/sign_in_attempts.delete_attempt
@@ -27,6 +27,7 @@ BACKGROUND = """
     findings/rollups.fold_deltas findings/suppressions.end_expired findings/suppressions.lock_pending
     incidents/pending.apply_all findings/table.erase_secrets findings/scores.lock_outdated
     findings/verdicts.select_due findings/verdicts.unlock_revalidation
+    hooks.delete_old_deliveries hooks.lock_behind
     imports.delete_abandoned imports.forget_keys imports.select_unqueued
     outbox.count_waiting outbox.lock_claimer outbox.unlock_claimer outbox.select_waiting_accounts outbox.save_results
     outbox.end_abandoned_deliveries webhooks.delete_old_deliveries

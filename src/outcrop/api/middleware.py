@@ -21,6 +21,7 @@ from outcrop.api.v2.context import SCOPE_KEY as V2_SCOPE_KEY
 from outcrop.api.v2.context import ApiV2Context
 from outcrop.domain.account import token_digest
 from outcrop.domain.errors import UnavailableError
+from outcrop.domain.secret import MASK
 from outcrop.limits import REQUEST_SECONDS
 from outcrop.notes import NoteCleaner
 from outcrop.runtime import Runtime
@@ -31,6 +32,7 @@ from outcrop.store.people.keys import RateWindow
 
 _PROBES = {"/healthz", "/readyz"}  # answered over http too
 _V2_DESCRIPTION = "/api/v2/openapi.json"  # needs no key
+_HOOKS = "/hooks/"  # needs no key either: the token in the path is a secret
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
 
 log = structlog.get_logger()
@@ -126,6 +128,8 @@ class RequestMiddleware:
                 await self._api(scope, receive, answer)
             except AccountBusyError as error:
                 await answer.respond(errors.busy(error), scope, receive)
+        elif path.startswith(_HOOKS):
+            await self.app(_as_get(scope) | {"path": _without_slash(path)}, receive, answer.send)
         else:
             await self.app(_as_get(scope), receive, answer.send)
 
@@ -226,7 +230,7 @@ class ResponseWriter:
         self.status = 0
         self.started = False
         self.timed_out = False
-        self._method, self._path = scope["method"], _printable(scope["path"])
+        self._method, self._path = scope["method"], _printable(_without_token(scope["path"]))
         self._send = send
         self.began = time.perf_counter()
         self._task = asyncio.current_task()
@@ -292,7 +296,7 @@ def _account_of(entry: keys.Admission) -> int | None:
 def _outdated(path: str) -> Response:
     """Return the response of a process that no longer works on the database's schema; it does no new work."""
     message, headers = "a newer version has changed the database: this process ends", {"Retry-After": "5"}
-    if path.startswith("/api/"):
+    if path.startswith(("/api/", _HOOKS)):
         return errors.error(503, "busy", message, headers)
     return PlainTextResponse(message, 503, headers)
 
@@ -300,6 +304,14 @@ def _outdated(path: str) -> Response:
 def _printable(path: str) -> str:
     """Return the path with control characters escaped, so that a log line cannot move a terminal's cursor."""
     return path if path.isprintable() else path.encode("unicode_escape").decode("ascii")
+
+
+def _without_token(path: str) -> str:
+    """Return the path for the log; the token of a push hook is masked."""
+    if not path.startswith(_HOOKS):
+        return path
+    host, slash, _ = path.removeprefix(_HOOKS).partition("/")
+    return f"{_HOOKS}{host}{slash}{MASK if slash else ''}"
 
 
 async def _disconnected() -> Message:

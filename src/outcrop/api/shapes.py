@@ -23,6 +23,7 @@ from outcrop.domain.finding import (
 from outcrop.domain.finding_fields import SHOWN_FIELDS, FindingField
 from outcrop.domain.incident import IncidentStatus
 from outcrop.domain.paging import Page
+from outcrop.domain.push import HookHost
 from outcrop.domain.scan import ScanStatus, ScanType, Trigger
 from outcrop.services.findings import ExplainedScore
 
@@ -207,6 +208,16 @@ class GapShape(BaseModel):
     why: Extension[str]
 
 
+class PushShape(BaseModel):
+    host: Extension[HookHost]
+    repository: Extension[str] = Field(description="The address of the repository.")
+    branch: Extension[str | None] = Field(description="The branch or tag of the last push.")
+    author: Extension[str | None] = Field(description="Who pushed last.")
+    commit: Extension[str | None] = Field(description="The commit that the last push ended at.")
+    branches: Extension[list[str]]
+    pushes: Extension[Count]
+
+
 class ScanRunShape(BaseModel):
     id: Id
     type: ScanType
@@ -231,6 +242,9 @@ class ScanRunShape(BaseModel):
     )
     host: Extension[str | None] = Field(
         description="The kind of code host, such as `gitlab`; null for web sites, and if it is not known."
+    )
+    push: Extension[PushShape | None] = Field(
+        description="The pushes that the run scans, if its trigger is `push`."
     )
 
 

@@ -39,6 +39,7 @@ _GROUPS = {
     "findings": ("remote_findings", "app"),
     "target": ("targets", "target"),
     "webhook": ("webhooks", "webhook"),
+    "hook": ("hooks", "hook"),
     "suppression": ("suppressions", "suppression"),
     "secrets": ("maintenance", "secrets"),
     "rules": ("rules", "app"),

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from outcrop.cli import session as cli
-from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
+from outcrop.cli.session import DEFAULT_BASE_URL, OPERATOR, AsJson, Slug, run, show, show_all, start
 from outcrop.domain.account import LINK_LIFETIME, LinkKind, Member, Role
 from outcrop.domain.errors import BadInputError
 from outcrop.runtime import open_session
@@ -15,7 +15,6 @@ from outcrop.settings import Settings
 
 user = typer.Typer(help="Members of accounts.", no_args_is_help=True)
 
-_DEFAULT_BASE_URL = "http://127.0.0.1:8000"  # of `outcrop serve` without any setting
 
 PasswordStdin = Annotated[
     bool,
@@ -151,7 +150,7 @@ def _show_link(
     settings: Settings, token: str, kind: LinkKind, now: datetime, record: dict[str, object], *, as_json: bool
 ) -> None:
     """Print a one-time link with its expiry time."""
-    address = f"{settings.base_url or _DEFAULT_BASE_URL}/join/{token}"
+    address = f"{settings.base_url or DEFAULT_BASE_URL}/join/{token}"
     show(record | {"link": address, "expires_at": (now + LINK_LIFETIME[kind]).isoformat()}, as_json=as_json)
 
 

@@ -135,7 +135,7 @@ async def work_until_signal(
             stack.enter_async_context(
                 open_runtime(
                     settings,
-                    pool_size=jobs + 9,
+                    pool_size=2 * jobs + 11,
                     statement_timeout=_WORKER_STATEMENT_TIMEOUT,
                     idle_timeout=idle_timeout,
                     max_retry_delay=_MAX_DATABASE_RETRY_DELAY,

@@ -21,6 +21,7 @@ from outcrop.runtime import CommandSession, open_session
 from outcrop.settings import Settings
 
 T = TypeVar("T")
+DEFAULT_BASE_URL = "http://127.0.0.1:8000"  # of `outcrop serve` without any setting
 OPERATOR = "operator"  # actor in the audit trail for changes made on the command line
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]

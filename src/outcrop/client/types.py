@@ -72,6 +72,18 @@ class ScoreFields(TypedDict):
     parts: list[ScorePartFields]
 
 
+class PushFields(TypedDict):
+    """The pushes that a scan run scans."""
+
+    host: str
+    repository: str
+    branch: str | None
+    author: str | None
+    commit: str | None
+    branches: list[str]
+    pushes: int
+
+
 class ScanFields(TypedDict):
     """A scan run."""
 
@@ -90,6 +102,7 @@ class ScanFields(TypedDict):
     coverage_gaps: list[dict[str, str]]
     error: str | None
     waiting: str | None
+    push: PushFields | None
 
 
 class ImportFields(TypedDict):

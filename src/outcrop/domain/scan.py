@@ -6,6 +6,8 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+from outcrop.domain.push import RunPush, push_fields
+
 
 class ScanType(StrEnum):
     GITHUB = "github"
@@ -24,6 +26,7 @@ class Trigger(StrEnum):
     PORTAL = "portal"
     SCHEDULE = "schedule"
     CLI = "cli"
+    PUSH = "push"
 
 
 COUNTERS = ("targets", "commits", "blobs", "pages", "bytes")
@@ -55,6 +58,7 @@ class ScanRun:
     error: str | None = None
     host: str | None = None  # the kind of code host; None for web sites, and if it is not known
     waiting: str | None = None  # reason why the run makes no progress at the moment
+    push: RunPush | None = None  # that the run scans
 
 
 class SourceState(StrEnum):
@@ -85,4 +89,5 @@ def public_fields(run: ScanRun) -> dict[str, Any]:
         "error": run.error,
         "waiting": run.waiting,
         "host": run.host,
+        "push": push_fields(run.push),
     }

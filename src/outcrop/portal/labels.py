@@ -13,7 +13,8 @@ from outcrop.domain.finding import (
     severity_of,
 )
 from outcrop.domain.paging import OrderBy
-from outcrop.domain.scan import ScanStatus
+from outcrop.domain.push import HookHost
+from outcrop.domain.scan import ScanStatus, Trigger
 from outcrop.domain.target import Schedule, TargetKind
 
 STATUS = {
@@ -83,6 +84,19 @@ TARGET = {
     TargetKind.COMMIT: "Commit",
     TargetKind.SITE: "Web site",
     TargetKind.PAGE: "Single page",
+}
+HOOK_HOST = {
+    HookHost.GITHUB: "GitHub",
+    HookHost.GITLAB: "GitLab",
+    HookHost.GITEA: "Gitea or Forgejo",
+    HookHost.BITBUCKET: "Bitbucket",
+    HookHost.AZUREDEVOPS: "Azure DevOps",
+}
+TRIGGER = {
+    Trigger.PORTAL: "a person",
+    Trigger.SCHEDULE: "schedule",
+    Trigger.CLI: "command line",
+    Trigger.PUSH: "push",
 }
 ROLE = {Role.OWNER: "Owner", Role.ADMIN: "Admin", Role.MEMBER: "Member"}
 PLAN = {Plan.STARTER: "Starter", Plan.GROWTH: "Growth", Plan.ENTERPRISE: "Enterprise"}

@@ -13,6 +13,9 @@ from outcrop.domain.target import TargetKind, TargetSpec, is_included
 from outcrop.sources.code_host.host import CodeHost
 from outcrop.sources.code_host.hosted import HostedGist, HostedRepository
 from outcrop.sources.git.repository import read_origin_url
+from outcrop.sources.repository_address import normalise_repository
+
+PUSHED = "pushed"  # option of a source that is fetched even if its marker is unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,37 @@ async def resolve_target(
         case _:
             for source in await _single_source(spec, host, has_credential=has_credential, gaps=gaps):
                 yield source
+
+
+async def resolve_pushed(
+    spec: TargetSpec, pushed: str, host: CodeHost, *, has_credential: bool, gaps: list[Gap]
+) -> list[ScanSource]:
+    """Return the source of the repository `pushed` (address or name), which the target covers, without its wiki.
+
+    Return [] and append a gap to `gaps` if the target's options leave the repository out, or as in
+    `resolve_target`. The host's answer decides, not what a push says. Raise HostError as there.
+    """
+    if spec.kind is not TargetKind.OWNER:
+        found = await _single_source(spec, host, has_credential=has_credential, gaps=gaps)
+    else:
+        repository = await host.repository(host.path_of(pushed) if "://" in pushed else pushed)
+        if not _belongs_to(repository, spec.name.partition(":")[2]) or not _is_selected(repository, spec):
+            gaps.append(Gap(repository.full_name, "was pushed to, but the target leaves it out"))
+            return []
+        found = _with_wiki(repository, spec, host, has_credential=has_credential, gaps=gaps)
+    # The marker has whole seconds, and a second push may come in the same one: the refs are always fetched.
+    return [
+        replace(source, options=source.options | {PUSHED: True})
+        for source in found
+        if not source.options.get("wiki")
+    ]
+
+
+def _belongs_to(repository: HostedRepository, owner: str) -> bool:
+    """Whether a repository is one of an owner or of its groups: the host may have found it by a former name."""
+    below = f"{owner.lower()}/"
+    path = urlsplit(normalise_repository(repository.clone_url) or "").path
+    return repository.full_name.lower().startswith(below) or f"/{below}" in path
 
 
 async def _owner_sources(

@@ -36,6 +36,8 @@ BOX_COLUMNS = (
     BoxColumn("webhooks", "secret_box"),
     BoxColumn("webhooks", "next_box"),
     BoxColumn("webhooks", "old_box"),
+    BoxColumn("hooks", "secret_box"),
+    BoxColumn("pushes", "box"),
     BoxColumn("second_factors", "box", owner="member_id"),
 )
 

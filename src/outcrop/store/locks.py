@@ -16,3 +16,4 @@ class AdvisoryLock(IntEnum):
     UPDATING = 7_264_008  # with a time: the transaction that holds it changes findings since then; shared
     INCIDENTS = 7_264_012  # with an account's id: one transaction writes several incidents of the account
     IMPORT_KEY = 7_264_011  # with a hash: one import with an idempotency key is queued at a time
+    PUSHES = 7_264_012  # with a hash: the pushes to one repository are stored or taken, one after the other

@@ -7,7 +7,7 @@ from starlette.types import Message, Receive
 
 from outcrop.services.exchange.upload_file import SlowBodyError
 
-_TOO_SLOW = "the body arrives too slowly; nothing was imported"
+_TOO_SLOW = "the body arrives too slowly; nothing was done"
 
 
 class UploadBody:

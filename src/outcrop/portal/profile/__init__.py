@@ -1,10 +1,11 @@
-"""Pages of the account: API keys, webhook, team, security, display, plan, audit trail, export."""
+"""Pages of the account: API keys, webhook, push hooks, team, security, display, plan, audit trail, export."""
 
-from outcrop.portal.profile import audit, display, export, keys, plan, security, team, webhook
+from outcrop.portal.profile import audit, display, export, hooks, keys, plan, security, team, webhook
 
 ROUTES = [
     *keys.ROUTES,
     *webhook.ROUTES,
+    *hooks.ROUTES,
     *team.ROUTES,
     *security.ROUTES,
     *display.ROUTES,

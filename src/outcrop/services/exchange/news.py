@@ -58,4 +58,4 @@ async def record_news(
 async def _enqueue_validation(db: Connection) -> None:
     """Queue the job that validates what is due, unless one is waiting already."""
     if not await jobs.is_queued(db, _LOCK):
-        await jobs.defer_jobs(db, REVALIDATE_TASK, [(_LOCK, {})], jobs.INTERACTIVE_QUEUE)
+        await jobs.defer_jobs(db, REVALIDATE_TASK, [(_LOCK, {})], jobs.INTERACTIVE)

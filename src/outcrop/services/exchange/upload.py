@@ -340,4 +340,4 @@ def _match(earlier: tuple[UUID, bytes], digest: bytes) -> UUID:
 async def enqueue_merge(db: Connection, account_id: int, import_id: UUID) -> None:
     """Write the job that merges an import. The imports of an account are merged one after the other."""
     arguments = {"account_id": account_id, "import_id": str(import_id)}
-    await jobs.defer_jobs(db, MERGE_TASK, [(f"{MERGE_LOCK}{account_id}", arguments)], jobs.IMPORT_QUEUE)
+    await jobs.defer_jobs(db, MERGE_TASK, [(f"{MERGE_LOCK}{account_id}", arguments)], jobs.IMPORTED)

@@ -3,13 +3,14 @@
 API and portal import this module, so it must not import what the workers need to scan.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.finding import cut_note
+from outcrop.domain.push import RunPush
 from outcrop.domain.scan import ScanRun, ScanStatus, Trigger
 from outcrop.domain.secret import MaskedText, is_password
 from outcrop.domain.target import TargetSpec
@@ -25,6 +26,16 @@ from outcrop.store.runs.scans import PLAN_SOURCE
 # The names are stored in queued jobs, so they do not change.
 PLAN_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK = "plan_run", "look_at_source", "validate_finding"
 REVALIDATE_ACTION = "finding.revalidate"  # audit action of the request; its result is `finding.validate`
+PUSHED_NAME = "pushed"  # field of a stored target: the name of the only repository that the run scans
+
+
+@dataclass(frozen=True, slots=True)
+class PushedRepository:
+    """A repository that was pushed to."""
+
+    digest: bytes  # as in `domain.push.Push.repository`
+    full_name: str  # OWNER/NAME
+    push: RunPush
 
 
 async def start_run(
@@ -37,25 +48,37 @@ async def start_run(
     moment: datetime,
     by: str,
     foreground: int | None = None,
+    pushed: PushedRepository | None = None,
 ) -> ScanRun:
     """Create a queued run with its audit line and the job that plans it; return the run.
 
     `target_id` is None for a target that is not stored. `moment` is the current time, `by` the actor in the
     audit line. `foreground` is the advisory lock of a caller that runs the scan itself; then no job is
-    written.
+    written. With `pushed`, the run scans that repository of the target only.
     """
-    host = find_host(spec)
-    run = ScanRun(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, spec.shown, moment, host=host)
+    shown = spec.shown if pushed is None else pushed.push.repository
+    push = None if pushed is None else pushed.push
+    run = ScanRun(
+        *(uuid4(), spec.scan_type, ScanStatus.QUEUED, trigger, shown, moment),
+        host=find_host(spec),
+        push=push,
+    )
+    fields = spec_as_json(spec) | ({} if pushed is None else {PUSHED_NAME: pushed.full_name})
+    digest = None if pushed is None else pushed.digest
     await scans.insert(
-        db, account_id, run, target_id=target_id, spec=spec_as_json(spec), foreground=foreground
+        *(db, account_id, run),
+        target_id=target_id,
+        spec=fields,
+        foreground=foreground,
+        pushed_repository=digest,
     )
     await scan_sources.add_sources(db, account_id, run.id, [(PLAN_SOURCE, {})])
-    detail: dict[str, str] = {"trigger": trigger, "target": spec.shown}
+    detail: dict[str, str] = {"trigger": trigger, "target": shown}
     if target_id is not None:
         detail["target_id"] = str(target_id)
     await audit.append(db, account_id, audit.AuditLine(moment, by, "scan.start", str(run.id), detail=detail))
     if foreground is None:
-        await enqueue_source(db, account_id, run.id, PLAN_SOURCE)
+        await enqueue_source(db, account_id, run.id, PLAN_SOURCE, lane_of(trigger, fields))
     return run
 
 
@@ -66,18 +89,26 @@ def spec_as_json(spec: TargetSpec) -> dict[str, Any]:
     return fields | {"name": spec.stored_name, "host": find_host(spec)}
 
 
-async def enqueue_source(db: Connection, account_id: int, scan_id: UUID, source: str) -> None:
+def lane_of(trigger: Trigger, spec: dict[str, Any]) -> jobs.Lane:
+    """Return the lane of a run's jobs; `spec` are the stored fields of its target."""
+    if trigger is not Trigger.PUSH:
+        return jobs.SCHEDULED
+    return jobs.PUSHED if PUSHED_NAME in spec else jobs.COMPARED
+
+
+async def enqueue_source(
+    db: Connection, account_id: int, scan_id: UUID, source: str, lane: jobs.Lane = jobs.SCHEDULED
+) -> None:
     """Write the job that plans a run (source PLAN_SOURCE) or scans one of its sources.
 
     Jobs for the same source of an account share a lock, so only one of them runs at a time.
     """
     arguments = {"account_id": account_id, "scan_id": str(scan_id)}
     if source == PLAN_SOURCE:
-        await jobs.defer_jobs(db, PLAN_TASK, [(f"plan {scan_id}", arguments)])
+        await jobs.defer_jobs(db, PLAN_TASK, [(f"plan {scan_id}", arguments)], lane)
     else:
-        await jobs.defer_jobs(
-            db, SCAN_SOURCE_TASK, [(f"{account_id} {source}", arguments | {"source": source})]
-        )
+        scan = [(f"{account_id} {source}", arguments | {"source": source})]
+        await jobs.defer_jobs(db, SCAN_SOURCE_TASK, scan, lane)
 
 
 async def request_validation(
@@ -107,7 +138,7 @@ async def request_validation(
     lock = f"validate {account_id} {finding_id}"
     if not await jobs.is_queued(db, lock):
         arguments = {"account_id": account_id, "finding_id": str(finding_id), "by": by}
-        await jobs.defer_jobs(db, VALIDATE_TASK, [(lock, arguments)], jobs.INTERACTIVE_QUEUE)
+        await jobs.defer_jobs(db, VALIDATE_TASK, [(lock, arguments)], jobs.INTERACTIVE)
 
 
 async def get_stored_credential(db: Connection, account_id: int, finding_id: UUID) -> StoredCredential:

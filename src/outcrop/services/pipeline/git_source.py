@@ -45,7 +45,7 @@ from outcrop.sources.git.clone import Remote
 from outcrop.sources.git.known_secrets import EarlierScan, KnownSecret
 from outcrop.sources.isolated.repository_job import JobResult, RepositoryJob
 from outcrop.sources.located import LocatedHit, printable_path
-from outcrop.sources.resolve_target import ScanSource
+from outcrop.sources.resolve_target import PUSHED, ScanSource
 from outcrop.store.runs import scan_sources, sources
 from outcrop.store.runs.sources import SourceCheckpoint, StoredFinding
 
@@ -91,7 +91,7 @@ async def scan_repository(
     stored = await _load_stored_secrets(context, key)
     job = _build_job(context, source, await _clone_login(context, key, source, token), last, stored)
     try:
-        result = await _run_job(context, key, job, report)
+        result = await _run_job(context, key, job, report, urgent=bool(source.options.get(PUSHED)))
     except OperatorError as error:
         if last.saved is None and _is_missing_wiki(source, error):
             return
@@ -146,9 +146,11 @@ async def _load_last_scan(context: RunContext, key: SourceKey, source: ScanSourc
 def _is_unchanged(source: ScanSource, last: _LastScan) -> bool:
     """Whether the host's change marker shows that nothing was pushed since the last scan.
 
-    False without a marker, and for a commit or a folder.
+    False without a marker, and for a commit, a folder or a repository that was pushed to.
     """
-    return source.kind == "git" and source.changed is not None and source.changed == last.marker
+    if source.kind != "git" or source.options.get(PUSHED):
+        return False
+    return source.changed is not None and source.changed == last.marker
 
 
 def _rules_id(context: RunContext, source: ScanSource) -> str:
@@ -279,7 +281,7 @@ async def _clone_login(
 
 
 async def _run_job(
-    context: RunContext, key: SourceKey, job: RepositoryJob, report: SourceReport
+    context: RunContext, key: SourceKey, job: RepositoryJob, report: SourceReport, *, urgent: bool
 ) -> JobResult:
     """Run the job in a child process and return its result; raise OperatorError if the job fails.
 
@@ -308,7 +310,7 @@ async def _run_job(
                 await scan_sources.set_progress(db, key.account_id, key.scan_id, key.source, report.progress)
 
     async with run_periodically(save_progress):
-        result = await context.process_pool.run(job, on_progress)
+        result = await context.process_pool.run(job, on_progress, urgent=urgent)
     report.progress = {"blobs": result.blobs, "bytes": result.size, "commits": result.commits}
     masker = SecretMasker(
         (hit.hit.secret for hit in result.located), (text for gap in result.gaps for text in gap)

@@ -16,15 +16,15 @@ from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap, ScanStatus, SourceState
 from outcrop.domain.target import TargetKind, TargetSpec, split_stored_name
 from outcrop.services.pipeline.context import ACTOR, MAX_ATTEMPTS, RunContext, SourceKey
-from outcrop.services.pipeline.enqueue import enqueue_source
+from outcrop.services.pipeline.enqueue import PUSHED_NAME, enqueue_source, lane_of
 from outcrop.services.pipeline.fence import OutdatedScanError, send_heartbeats, write_transaction
 from outcrop.services.pipeline.host_access import load_credential, open_host_of
 from outcrop.services.pipeline.join_sources import identify_sources
 from outcrop.sources.code_host.errors import HostError
-from outcrop.sources.resolve_target import ScanSource, resolve_target, source_as_json
+from outcrop.sources.resolve_target import ScanSource, resolve_pushed, resolve_target, source_as_json
 from outcrop.store import audit
 from outcrop.store.db import Connection, current_time
-from outcrop.store.runs import scan_sources, scans
+from outcrop.store.runs import jobs, scan_sources, scans
 from outcrop.store.runs.scans import PLAN_SOURCE
 
 TOO_MANY_ATTEMPTS = f"its worker has died {MAX_ATTEMPTS} times"
@@ -54,6 +54,7 @@ async def plan_run(
     if (claimed := await claim_source(context, key)) is None:
         return []
     spec = _spec_from_json(claimed.run.spec)
+    lane = lane_of(claimed.run.trigger, claimed.run.spec) if deferred else None
     names: list[str] = []
     batch: list[ScanSource] = []
     gaps: list[Gap] = []
@@ -63,12 +64,12 @@ async def plan_run(
             async for source in _resolve(context, key, claimed, spec, gaps):
                 batch.append(source)
                 if len(batch) >= _BATCH_SIZE:
-                    names += await _add_sources(context, key, batch, deferred=deferred)
+                    names += await _add_sources(context, key, batch, lane)
                     batch = []
         except (HostError, OutcropError) as failure:  # the sources listed so far are still scanned
             error = failure.message
             gaps.append(Gap(spec.shown, error))
-        names += await _add_sources(context, key, batch, deferred=deferred)
+        names += await _add_sources(context, key, batch, lane)
     await finish_source(context, key, gaps, error)
     return names
 
@@ -85,20 +86,24 @@ async def _resolve(
         raise OperatorError(TOO_MANY_ATTEMPTS)
     token = await load_credential(context, key.account_id, claimed.run.target_id)
     host = open_host_of(context, key, spec, token, gaps.append)
+    if (pushed := claimed.run.spec.get(PUSHED_NAME)) is not None:
+        for source in await resolve_pushed(spec, pushed, host, has_credential=token is not None, gaps=gaps):
+            yield source
+        return
     async for source in resolve_target(spec, host, has_credential=token is not None, gaps=gaps):
         yield source
 
 
 async def _add_sources(
-    context: RunContext, key: SourceKey, batch: Sequence[ScanSource], *, deferred: bool
+    context: RunContext, key: SourceKey, batch: Sequence[ScanSource], lane: jobs.Lane | None
 ) -> list[str]:
-    """Store sources of a run, with a job for each new one if `deferred`; return the names of the new ones."""
+    """Store sources of a run; return the names of the new ones. With a lane, each gets a job in it."""
     async with context.pool.connection() as db, db.transaction():
         named = await identify_sources(db, key.account_id, list(batch))
         specs = [(source.source, source_as_json(source)) for source in named]
         added = await scan_sources.add_sources(db, key.account_id, key.scan_id, specs)
-        for name in added if deferred else ():
-            await enqueue_source(db, key.account_id, key.scan_id, name)
+        for name in added if lane is not None else ():
+            await enqueue_source(db, key.account_id, key.scan_id, name, lane or jobs.SCHEDULED)
     return added
 
 

@@ -33,6 +33,7 @@ from outcrop.sources.isolated.repository_job import (
     run_job,
     serialize_job_result,
 )
+from outcrop.sources.isolated.slots import PoolSlots
 from outcrop.sources.workspace import create_work_folders
 
 _PROGRESS_INTERVAL = 1.0  # seconds
@@ -45,7 +46,7 @@ class ProcessPool:
     `rules` are the rule files, and `ruleset` the rules loaded from them. `egress` has the network rules for
     the children, and `cache` is their folder for compiled rules. They clone repositories into the folder
     `work`, by default in `cache`. `limits` are those of each job. Children of root become the user `owner`,
-    if there is one.
+    if there is one. Jobs that are not urgent leave `reserved` children free.
     """
 
     def __init__(  # noqa: PLR0917 - what a job needs
@@ -58,7 +59,10 @@ class ProcessPool:
         limits: SourceLimits = SOURCE_LIMITS,
         work: Path | None = None,
         owner: Owner | None = None,
+        *,
+        reserved: int = 0,
     ) -> None:
+        self._slots = PoolSlots(size, reserved)
         self._ruleset = ruleset
         self._config = _ChildConfig(list(rules), ruleset.version, egress, cache, limits, work or cache, owner)
         # Last in, first out: a child is started (for a None) only if all running ones are busy.
@@ -67,12 +71,20 @@ class ProcessPool:
             self._free.put_nowait(None)
         self._children: set[_ChildProcess] = set()
 
-    async def run(self, job: RepositoryJob, on_progress: JobProgressCallback) -> JobResult:
+    async def run(
+        self, job: RepositoryJob, on_progress: JobProgressCallback, *, urgent: bool = False
+    ) -> JobResult:
         """Run a job in a free child, wait for one if all are busy, and return the result.
 
-        A child is started if none is idle. `on_progress` is called with blobs, bytes and commits. Raise
-        OperatorError if the job fails or the child dies. If this task is cancelled, the child is killed.
+        A child is started if none is idle. Urgent jobs wait for less, as in `PoolSlots`. `on_progress` is
+        called with blobs, bytes and commits. Raise OperatorError if the job fails or the child dies. If this
+        task is cancelled, the child is killed.
         """
+        async with self._slots.hold(urgent=urgent):
+            return await self._run(job, on_progress)
+
+    async def _run(self, job: RepositoryJob, on_progress: JobProgressCallback) -> JobResult:
+        """Run a job in a free child, as `run` says."""
         child = await self._free.get()
         try:
             if child is not None and not child.is_alive:  # killed while idle, perhaps for lack of memory
@@ -114,9 +126,11 @@ async def open_process_pool(  # noqa: PLR0917 - what a job needs
     limits: SourceLimits = SOURCE_LIMITS,
     work: Path | None = None,
     owner: Owner | None = None,
+    *,
+    reserved: int = 0,
 ) -> AsyncIterator[ProcessPool]:
     """Yield a ProcessPool with these arguments, and kill its processes on exit."""
-    pool = ProcessPool(size, rules, ruleset, egress, cache, limits, work, owner)
+    pool = ProcessPool(size, rules, ruleset, egress, cache, limits, work, owner, reserved=reserved)
     try:
         yield pool
     finally:

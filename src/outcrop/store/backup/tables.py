@@ -35,6 +35,7 @@ TABLES = (
     "occurrences",
     "verdicts",
     "webhooks",
+    "hooks",
     "outbox",
     "second_factors",
     "recovery_codes",
@@ -51,6 +52,9 @@ EXCLUDED_TABLES = {  # table -> why it is not in a backup
     "source_locks": "belongs to the scans of the moment",
     "sign_in_attempts": "counts 15 minutes only",
     "rate_windows": "counts a minute only",
+    "hook_windows": "counts a minute only",
+    "hook_deliveries": "a repeated delivery starts one more run, which changes nothing",
+    "pushes": "belongs to the jobs of the moment",
     "import_batches": "belongs to the jobs of the moment",
     "import_news": "belongs to the jobs of the moment",
     # Jobs may have been done after the backup. Unfinished runs are ended by the restore.

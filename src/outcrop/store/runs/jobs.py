@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 QUEUE = "outcrop"
 INTERACTIVE_QUEUE = "asked"  # jobs that a person waits for; they must not queue behind runs that take hours
 IMPORT_QUEUE = "imports"  # a CI job may wait for its import; it must not queue behind runs either
+PUSH_QUEUE = "pushes"  # a leak is reported within a minute of its push, also while thousands of sources wait
 # Session settings for procrastinate's own statements. Each touches a few jobs, but a plan that was made while
 # the queue was short, or from old statistics, would join the whole queue with itself, or sort it.
 SESSION_OPTIONS = " ".join(
@@ -131,14 +132,33 @@ def _job_app() -> "App":
     return procrastinate.App(connector=procrastinate.PsycopgConnector())
 
 
+class Lane(NamedTuple):
+    """The queue of a job, and its priority in that queue and among jobs with the same lock."""
+
+    queue: str
+    priority: int = 0
+
+
+SCHEDULED, INTERACTIVE, IMPORTED = Lane(QUEUE), Lane(INTERACTIVE_QUEUE), Lane(IMPORT_QUEUE)
+PUSHED = Lane(PUSH_QUEUE, 10)
+COMPARED = Lane(QUEUE, 5)  # the repositories of a hook that refused deliveries
+
+
 async def defer_jobs(
-    db: Connection, task: str, jobs: Sequence[tuple[str, dict[str, Any]]], queue: str = QUEUE
+    db: Connection, task: str, jobs: Sequence[tuple[str, dict[str, Any]]], lane: Lane = SCHEDULED
 ) -> None:
     """Queue one job of the task for each (lock, arguments). Jobs with the same lock run one at a time."""
     for lock, arguments in jobs:
         await (
             _job_app()
-            .configure_task(task, lock=lock, queue=queue, connection=db, allow_unknown=True)
+            .configure_task(
+                task,
+                lock=lock,
+                queue=lane.queue,
+                priority=lane.priority,
+                connection=db,
+                allow_unknown=True,
+            )
             .defer_async(**arguments)
         )
 
@@ -213,7 +233,7 @@ async def requeue_stalled(db: Connection, dead_after: float) -> list[dict[str, A
              AND (w.id IS NULL OR w.last_heartbeat < now() - make_interval(secs => %s))
              AND pg_postmaster_start_time() < now() - make_interval(secs => %s)
            FOR UPDATE OF j SKIP LOCKED""",
-        [[QUEUE, INTERACTIVE_QUEUE, IMPORT_QUEUE], dead_after, dead_after],
+        [[QUEUE, INTERACTIVE_QUEUE, IMPORT_QUEUE, PUSH_QUEUE], dead_after, dead_after],
     )
     stalled = await cursor.fetchall()
     for job_id, _ in stalled:

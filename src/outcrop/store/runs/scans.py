@@ -13,6 +13,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from outcrop.domain.paging import Page
+from outcrop.domain.push import RunPush, build_run_push, push_fields
 from outcrop.domain.scan import COUNTERS, Gap, ScanRun, ScanStatus, ScanType, Trigger
 from outcrop.limits import RUN_GAPS
 from outcrop.store.db import Connection, snapshot
@@ -38,7 +39,7 @@ _SELECT = f"""
            trigger, target, created_at, started_at, finished_at,
            CASE WHEN finished_at IS NULL THEN jsonb_build_object({_LIVE}) ELSE s.progress END,
            s.findings_new + p.new, s.findings_seen + p.seen, s.findings_resolved + p.resolved,
-           coverage_gaps, error, waiting, {_HOST}
+           coverage_gaps, error, waiting, {_HOST}, push
     FROM scans s CROSS JOIN LATERAL (
         SELECT coalesce(sum(findings_new), 0) AS new, coalesce(sum(findings_seen), 0) AS seen,
                coalesce(sum(findings_resolved), 0) AS resolved, {_SUMS}
@@ -55,8 +56,12 @@ async def insert(
     target_id: UUID | None = None,
     spec: dict[str, Any] | None = None,
     foreground: int | None = None,
+    pushed_repository: bytes | None = None,
 ) -> None:
-    """Insert a run. `spec` is a copy of its target; `foreground` is the lock of a command that runs it."""
+    """Insert a run. `spec` is a copy of its target; `foreground` is the lock of a command that runs it.
+
+    `pushed_repository` is the digest of the repository whose push started the run.
+    """
     values = {
         "account_id": account_id,
         "id": run.id,
@@ -76,6 +81,8 @@ async def insert(
         "target_id": target_id,
         "spec": Jsonb(spec or {}),
         "foreground": foreground,
+        "push": None if run.push is None else Jsonb(push_fields(run.push)),
+        "pushed_repository": pushed_repository,
     }
     placeholders = ", ".join(["%s"] * len(values))
     await db.execute(
@@ -132,6 +139,7 @@ def _build_run(row: tuple[Any, ...]) -> ScanRun:
         error=row[13],
         waiting=row[14],
         host=row[15],
+        push=build_run_push(row[16]),
     )
 
 
@@ -201,12 +209,57 @@ async def save_heartbeats_of_queued(db: Connection) -> int:
 
 
 async def has_unfinished_run(db: Connection, account_id: int, target_id: UUID) -> bool:
-    """Whether a run of this target has not ended."""
+    """Whether a run of this target has not ended; runs that a push started do not count."""
     cursor = await db.execute(
-        "SELECT 1 FROM scans WHERE account_id = %s AND target_id = %s AND finished_at IS NULL LIMIT 1",
+        """SELECT 1 FROM scans WHERE account_id = %s AND target_id = %s AND finished_at IS NULL
+             AND trigger <> 'push' LIMIT 1""",
         [account_id, target_id],
     )
     return await cursor.fetchone() is not None
+
+
+async def has_unplanned_comparison(db: Connection, account_id: int, target_id: UUID) -> bool:
+    """Whether a run compares the repositories of this target with the host, and has not begun."""
+    cursor = await db.execute(
+        """SELECT 1 FROM scans WHERE account_id = %s AND target_id = %s AND finished_at IS NULL
+             AND trigger = 'push' AND pushed_repository IS NULL AND status = 'queued' LIMIT 1""",
+        [account_id, target_id],
+    )
+    return await cursor.fetchone() is not None
+
+
+async def lock_waiting_push_run(
+    db: Connection, account_id: int, target_id: UUID, repository: bytes
+) -> tuple[UUID, RunPush] | None:
+    """Return the run that a push to a repository started and that has not begun to scan it, and its push.
+
+    None if there is none. The run does not begin before the transaction ends.
+    """
+    cursor = await db.execute(
+        """SELECT id, push FROM scans
+           WHERE account_id = %s AND pushed_repository = %s AND target_id = %s AND finished_at IS NULL
+           ORDER BY created_at DESC, id LIMIT 1 FOR UPDATE""",
+        [account_id, repository, target_id],
+    )
+    if (row := await cursor.fetchone()) is None or (push := build_run_push(row[1])) is None:
+        return None
+    cursor = await db.execute(
+        f"""SELECT bool_or(source <> '{PLAN_SOURCE}' AND status <> 'queued'),
+                   bool_or(source = '{PLAN_SOURCE}' AND status = 'queued')
+                   OR bool_or(source <> '{PLAN_SOURCE}' AND status = 'queued')
+            FROM scan_sources WHERE account_id = %s AND scan_id = %s""".encode(),
+        [account_id, row[0]],
+    )
+    has_begun, is_waiting = await cursor.fetchone() or (True, False)
+    return (row[0], push) if is_waiting and not has_begun else None
+
+
+async def save_push(db: Connection, account_id: int, scan_id: UUID, push: RunPush) -> None:
+    """Save the pushes that a run scans."""
+    await db.execute(
+        "UPDATE scans SET push = %s WHERE account_id = %s AND id = %s",
+        [Jsonb(push_fields(push)), account_id, scan_id],
+    )
 
 
 async def lock_foreground(db: Connection, foreground: int) -> None:

@@ -1,0 +1,1 @@
+"""Push hooks: create and remove them (`manage`), and receive what the code hosts send (`receive`)."""
