@@ -9,7 +9,12 @@ from outcrop.store.db import UNAVAILABLE
 from outcrop.store.runs import jobs
 
 MEASURE_SECONDS = 3.0  # an answer to GET /metrics waits this long at most
-QUEUE_NAMES = {jobs.QUEUE: "runs", jobs.INTERACTIVE_QUEUE: "requests", jobs.IMPORT_QUEUE: "imports"}
+QUEUE_NAMES = {
+    jobs.QUEUE: "runs",
+    jobs.INTERACTIVE_QUEUE: "requests",
+    jobs.IMPORT_QUEUE: "imports",
+    jobs.PUSH_QUEUE: "pushes",
+}
 
 
 @dataclass(frozen=True, slots=True)
