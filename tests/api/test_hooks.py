@@ -6,13 +6,18 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote_plus, urlsplit
+from uuid import uuid4
 
 import pytest
 import structlog
 
+from outcrop.api.hooks import HeldBodies
+from outcrop.domain.errors import BusyError
 from outcrop.domain.push import HookHost
 from outcrop.limits import HOOK_BODY_BYTES
-from tests.support.backend import Backend, Tenant
+from outcrop.settings import Settings
+from outcrop.store.keyring import Keyring
+from tests.support.backend import Backend, Tenant, running_server
 from tests.support.pushes import (
     SIGNATURES,
     HookSender,
@@ -265,3 +270,26 @@ def test_twenty_clients_with_one_delivery_store_one_push(backend: Backend, tenan
         answers = list(threads.map(lambda _: sender.push(delivery="the same").status_code, range(20)))
     assert answers == [202] * 20
     assert (stored_pushes(backend, tenant), jobs_of(backend, tenant)) == (1, 1)
+
+
+def test_a_sender_that_stops_in_a_body_is_answered(settings: Settings, keys: Keyring) -> None:
+    with (
+        running_server(settings, upload_late_seconds=0.5) as server,
+        Backend(settings, keys, server.base_url) as small,
+    ):
+        sender = open_sender(small, small.tenant())
+        headers = sender.headers(b"") | {"Content-Length": "100"}
+        assert send_raw(small, sender, headers, [b"{"]).startswith(b"HTTP/1.1 408")
+
+
+def test_bodies_of_one_hook_have_a_share_of_the_memory() -> None:
+    bodies, first, second = HeldBodies(per_hook=10, total=15), uuid4(), uuid4()
+    with bodies.hold(first) as body, bodies.hold(second):
+        bodies.add(first, 8)
+        body.data += b"x" * 8
+        with pytest.raises(BusyError):
+            bodies.add(first, 3)
+        bodies.add(second, 7)
+        with pytest.raises(BusyError):
+            bodies.add(second, 1)
+    bodies.add(first, 8)  # given back

@@ -52,6 +52,7 @@ class ReportedPush:
     author: str | None = None  # the person who pushed
     before: str | None = None
     after: str | None = None  # None if the branch was deleted
+    url: str | None = None  # the first address as the host wrote it, without a login
 
     @property
     def repository(self) -> bytes:

@@ -96,7 +96,7 @@ async def resolve_target(
 async def resolve_pushed(
     spec: TargetSpec, pushed: str, host: CodeHost, *, has_credential: bool, gaps: list[Gap]
 ) -> list[ScanSource]:
-    """Return the source of the repository `pushed` (address or name), which the target covers, without its wiki.
+    """Return the source of the repository `pushed` (address or name), which the target covers; no wiki.
 
     Return [] and append a gap to `gaps` if the target's options leave the repository out, or as in
     `resolve_target`. The host's answer decides, not what a push says. Raise HostError as there.
@@ -118,7 +118,7 @@ async def resolve_pushed(
 
 
 def _belongs_to(repository: HostedRepository, owner: str) -> bool:
-    """Whether a repository is one of an owner or of its groups: the host may have found it by a former name."""
+    """Whether a repository is one of an owner or its groups: the host may know it by a former name."""
     below = f"{owner.lower()}/"
     path = urlsplit(normalise_repository(repository.clone_url) or "").path
     return repository.full_name.lower().startswith(below) or f"/{below}" in path

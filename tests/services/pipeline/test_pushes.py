@@ -47,7 +47,8 @@ def add_hook(pipeline: Pipeline, account: Account, host: HookHost = HookHost.GIT
 def push_to(full_name: str, at: str = NAME, **fields: Any) -> ReportedPush:
     address = normalise_repository(f"https://{at}/{full_name}")
     assert address is not None
-    push = ReportedPush(HookHost.GITHUB, "1", full_name, (address,), ("main",), "Ada", "1" * 40, "2" * 40)
+    commits = ("1" * 40, "2" * 40)
+    push = ReportedPush(HookHost.GITHUB, "1", full_name, (address,), ("main",), "Ada", *commits, address)
     return replace(push, **fields)
 
 
@@ -263,6 +264,7 @@ def target(kind: TargetKind, name: str, *include: str, has_credential: bool = Fa
     [
         (TargetKind.OWNER, "github:Acme", True),
         (TargetKind.OWNER, "github:acme2", False),
+        (TargetKind.OWNER, "gitlab:acme", False),
         (TargetKind.REPOSITORY, "https://github.com/ACME/Shop", True),
         (TargetKind.REPOSITORY, "https://github.com/acme/shop2", False),
         (TargetKind.REPOSITORY, "https://github.example/acme/shop.git", False),
@@ -275,6 +277,17 @@ def test_a_target_covers_its_repository_or_those_of_its_owner(
     kind: TargetKind, name: str, *, is_covered: bool
 ) -> None:
     assert covers(target(kind, name), push_to("Acme/shop", "github.com")) is is_covered
+
+
+def test_a_group_of_a_self_hosted_instance_covers_its_subgroups_there_and_nowhere_else() -> None:
+    spec = TargetSpec(TargetKind.OWNER, "gitlab:Acme/team", host_url="https://git.example.com/gitlab")
+    group = Target(uuid4(), spec, Schedule.OFF, now())
+    address = "https://git.example.com/gitlab/acme/team/sub/shop"
+    push = replace(push_to("acme/team/sub/shop"), host=HookHost.GITLAB, addresses=(address,))
+    assert covers(group, push)
+    assert not covers(group, replace(push, addresses=(address.replace("/team/", "/team2/"),)))
+    assert not covers(group, replace(push, addresses=(address.replace("git.", "git2."),)))
+    assert not covers(group, replace(push, host=HookHost.GITEA))
 
 
 def test_a_push_without_an_address_is_found_by_its_name() -> None:

@@ -34,7 +34,7 @@ class PushedRepository:
     """A repository that was pushed to."""
 
     digest: bytes  # as in `domain.push.Push.repository`
-    full_name: str  # OWNER/NAME
+    place: str  # its address, or its name if the host sent no address
     push: RunPush
 
 
@@ -63,7 +63,7 @@ async def start_run(
         host=find_host(spec),
         push=push,
     )
-    fields = spec_as_json(spec) | ({} if pushed is None else {PUSHED_NAME: pushed.full_name})
+    fields = spec_as_json(spec) | ({} if pushed is None else {PUSHED_NAME: pushed.place})
     digest = None if pushed is None else pushed.digest
     await scans.insert(
         *(db, account_id, run),

@@ -14,6 +14,8 @@ from outcrop.domain.target import Target, TargetKind
 from outcrop.scanner.engine.masking import mask_text
 from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.enqueue import PushedRepository, start_run
+from outcrop.sources.code_host.registry import find_host_type
+from outcrop.sources.code_host.targets import find_host
 from outcrop.sources.repository_address import normalise_repository, repository_name
 from outcrop.store import audit, hooks
 from outcrop.store.db import Connection, current_time
@@ -65,7 +67,7 @@ async def _start_run(
         target_id=target.id,
         moment=await current_time(db),
         by=ACTOR,
-        pushed=PushedRepository(last.repository, last.full_name or name, push),
+        pushed=PushedRepository(last.repository, last.url or name, push),
     )
     return True
 
@@ -122,12 +124,19 @@ async def _find_covering(db: Connection, account_id: int, push: ReportedPush) ->
 
 
 def covers(target: Target, push: ReportedPush) -> bool:
-    """Whether a target names the repository of a push, or its owner."""
+    """Whether a target names the repository of a push, or its owner or a group above it."""
     spec = target.spec
     full_name = (push.full_name or "").lower()
     if spec.kind is TargetKind.OWNER:
-        owner = spec.name.removeprefix("github:").lower()
-        return push.host is HookHost.GITHUB and full_name.partition("/")[0] == owner
+        prefix, _, owner = spec.name.lower().partition(":")
+        if prefix != push.host:
+            return False
+        base = spec.host_url or (type_.default_url if (type_ := find_host_type(prefix)) else None)
+        # The operator's GitHub may have another address than the public one.
+        if base is None or not push.addresses or (prefix == HookHost.GITHUB and spec.host_url is None):
+            return full_name.startswith(f"{owner}/")
+        below = f"{normalise_repository(f'{base}/{owner}') or ''}/"
+        return any(address.startswith(below) for address in push.addresses)
     if spec.kind is not TargetKind.REPOSITORY:
         return False
     if push.addresses:
@@ -183,6 +192,8 @@ async def compare_refused(context: RunContext) -> int:
 
 def _is_on(target: Target, host: HookHost) -> bool:
     """Whether a target may have repositories on the host of a hook."""
-    if target.spec.kind is TargetKind.OWNER:
-        return host is HookHost.GITHUB
-    return target.spec.kind is TargetKind.REPOSITORY
+    kind = target.spec.kind
+    if kind not in {TargetKind.OWNER, TargetKind.REPOSITORY}:
+        return False
+    known = find_host(target.spec)
+    return known == host or (known is None and kind is TargetKind.REPOSITORY)

@@ -5,6 +5,7 @@ import hmac
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
 
 from outcrop.domain.push import MAX_ADDRESS, MAX_BRANCHES, MAX_TEXT, HookHost, ReportedPush
 from outcrop.domain.secret import Secret, reveal
@@ -136,12 +137,23 @@ def build_push(
 
     Raise UnreadablePushError if it has neither an address nor a name.
     """
-    given = (address for address in addresses if address is not None and len(address) <= MAX_ADDRESS)
-    normal = dict.fromkeys(
-        address for address in map(normalise_repository, given) if address is not None and "://" in address
-    )
-    known = tuple(address for address in normal if address.startswith("https://"))
+    normal: dict[str, str] = {}  # normalised address -> as it was written
+    for address in addresses:
+        if address is not None and len(address) <= MAX_ADDRESS:
+            normalised = normalise_repository(address)
+            if normalised is not None and normalised.startswith("https://"):
+                normal.setdefault(normalised, address)
+    known = tuple(normal)
     if not known and full_name is None:
         raise UnreadablePushError("the delivery does not name a repository")
     named = tuple(dict.fromkeys(branch for branch in branches if branch is not None))
-    return ReportedPush(host, repository_id, full_name, known, named[-MAX_BRANCHES:], author, before, after)
+    url = _without_login(normal[known[0]]) if known else None
+    return ReportedPush(
+        host, repository_id, full_name, known, named[-MAX_BRANCHES:], author, before, after, url
+    )
+
+
+def _without_login(address: str) -> str:
+    """Return the address of a repository without user name, password and query."""
+    parts = urlsplit(address)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
