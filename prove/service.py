@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -230,15 +229,10 @@ class Service:
 
 
 @contextmanager
-def open_service(folder: Path, *, template: Path | None = None, **environment: str) -> Iterator[Service]:
-    """Return a service on an empty data folder; end all its processes afterwards.
-
-    `template` is a data folder that was migrated before: to copy it is quicker.
-    """
+def open_service(folder: Path, **environment: str) -> Iterator[Service]:
+    """Return a service on an empty data folder; end all its processes afterwards."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
-    if template is not None:
-        shutil.copytree(template, folder / "data", symlinks=True)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OUTCROP_")}
     settings = {
         "OUTCROP_DATA_DIR": str(folder / "data"),

@@ -12,7 +12,7 @@ account.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -167,7 +167,7 @@ async def claim_events(
             "claimer": claimer,
         },
     )
-    return [ClaimedEvent(*row[:9], other_boxes=tuple(row[9])) for row in await cursor.fetchall()]
+    return [replace(ClaimedEvent(*row[:9]), other_boxes=tuple(row[9])) for row in await cursor.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
