@@ -37,6 +37,7 @@ _GROUPS = {
     "user": ("members", "user"),
     "key": ("accounts", "key"),
     "findings": ("remote_findings", "app"),
+    "incidents": ("remote_incidents", "app"),
     "target": ("targets", "target"),
     "webhook": ("webhooks", "webhook"),
     "hook": ("hooks", "hook"),

@@ -40,6 +40,10 @@ def list_(
     rule: Annotated[str | None, typer.Option(metavar="ID", help="Only of this rule.")] = None,
     repo: Annotated[str | None, typer.Option(metavar="NAME", help="Only in this repository.")] = None,
     author: Annotated[str | None, typer.Option(metavar="TEXT", help="Only of this author.")] = None,
+    assignee: Annotated[
+        str | None, typer.Option(metavar="EMAIL", help="Only those of this member, or `none`.")
+    ] = None,
+    incident_id: Annotated[str | None, typer.Option(metavar="ID", help="Only this incident's.")] = None,
     scan: Annotated[str | None, typer.Option(metavar="ID", help="Only those new in this run.")] = None,
     service: Annotated[str | None, typer.Option(metavar="LABEL", help="Only with this service.")] = None,
     min_score: Annotated[float | None, typer.Option(min=0, max=100, help="At least this score.")] = None,
@@ -61,6 +65,8 @@ def list_(
         "rule": rule,
         "repo": repo,
         "author": author,
+        "assignee": assignee,
+        "incident_id": incident_id,
         "scan": scan,
         "service": service,
         "min_score": min_score,
@@ -68,7 +74,7 @@ def list_(
         "q": query,
         "per_page": min(limit, 200),
     }
-    with _client() as client:
+    with open_client() as client:
         findings = list(islice(client.iterate_findings(**filters), limit))
     if as_json:
         print_json(findings)
@@ -79,8 +85,8 @@ def list_(
 @app.command("show")
 def show_finding(finding_id: Id, as_json: AsJson = False) -> None:
     """Show one finding."""
-    with _client() as client:
-        found = client.get_finding(_check_id(finding_id))
+    with open_client() as client:
+        found = client.get_finding(check_id(finding_id))
     if as_json:
         print_json(found)
         return
@@ -90,8 +96,8 @@ def show_finding(finding_id: Id, as_json: AsJson = False) -> None:
 @app.command()
 def explain(finding_id: Id, as_json: AsJson = False) -> None:
     """Explain the score of a finding."""
-    with _client() as client:
-        score = client.get_score(_check_id(finding_id))
+    with open_client() as client:
+        score = client.get_score(check_id(finding_id))
     if as_json:
         print_json(score)
         return
@@ -129,9 +135,9 @@ def false_positive(ids: Ids, note: Note = None, as_json: AsJson = False) -> None
 
 def _triage(action: BulkActionName, ids: list[str], note: str | None, *, as_json: bool) -> None:
     """Apply an action to findings and print the outcomes; exit with 1 if one is refused or unknown."""
-    checked = list(dict.fromkeys(map(_check_id, ids)))
+    checked = list(dict.fromkeys(map(check_id, ids)))
     outcomes = []
-    with _client() as client:
+    with open_client() as client:
         for start_ in range(0, len(checked), MAX_IDS):
             part = checked[start_ : start_ + MAX_IDS]
             outcomes += client.change_findings(action, ids=part, note=note).data
@@ -140,15 +146,15 @@ def _triage(action: BulkActionName, ids: list[str], note: str | None, *, as_json
         raise typer.Exit(1)
 
 
-def _check_id(text: str) -> str:
+def check_id(text: str, subject: str = "a finding") -> str:
     """Return the id in its usual form. Raise BadInputError if it is none."""
     if (id_ := parse_id(text)) is None:
-        raise BadInputError(f"{text!r} is not the id of a finding")
+        raise BadInputError(f"{text!r} is not the id of {subject}")
     return str(id_)
 
 
 @contextmanager
-def _client() -> Iterator[Client]:
+def open_client() -> Iterator[Client]:
     """Yield a client of the service that the settings name; end the command if a call fails."""
     settings = start()
     if settings.url is None or settings.api_key is None:

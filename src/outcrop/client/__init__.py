@@ -24,7 +24,15 @@ from outcrop.client.errors import (
     TransportError,
 )
 from outcrop.client.sync_client import Client
-from outcrop.client.types import BulkResult, FindingFields, ImportFields, ResultPage, ScanFields, ScoreFields
+from outcrop.client.types import (
+    BulkResult,
+    FindingFields,
+    ImportFields,
+    IncidentFields,
+    ResultPage,
+    ScanFields,
+    ScoreFields,
+)
 
 if TYPE_CHECKING:
     from outcrop.client.async_client import AsyncClient
@@ -36,6 +44,7 @@ __all__ = [
     "Client",
     "FindingFields",
     "ImportFields",
+    "IncidentFields",
     "InvalidRequest",
     "InvalidTransition",
     "NotFound",

@@ -24,8 +24,11 @@ from outcrop.client.errors import TransportError
 from outcrop.client.types import (
     BulkActionName,
     BulkResult,
+    CommentFields,
     FindingFields,
     ImportFields,
+    IncidentFields,
+    IncidentOutcomeFields,
     ResultPage,
     ScanFields,
     ScoreFields,
@@ -102,6 +105,36 @@ class AsyncClient:
     async def mark_false_positive(self, finding_id: str, note: str | None = None) -> StatusFields:
         """Mark a finding as not a credential."""
         return await self._call(calls.triage(finding_id, "false_positive", note))
+
+    async def list_incidents(self, **filters: Any) -> ResultPage[IncidentFields]:
+        """Return one page of incidents. The filters are the parameters of the list."""
+        return await self._call(calls.list_incidents(filters))
+
+    def iterate_incidents(self, **filters: Any) -> AsyncIterator[IncidentFields]:
+        """Yield all incidents that match, page by page, each once."""
+        return self._iterate(calls.list_incidents({"per_page": calls.MAX_PER_PAGE} | filters))
+
+    async def get_incident(self, incident_id: str) -> IncidentFields:
+        """Return one incident."""
+        return await self._call(calls.get_incident(incident_id))
+
+    async def triage_incident(
+        self, incident_id: str, action: BulkActionName, note: str | None = None
+    ) -> IncidentOutcomeFields:
+        """Apply an action to all places of an incident."""
+        return await self._call(calls.triage_incident(incident_id, action, note))
+
+    async def assign_incident(self, incident_id: str, assignee: str | None) -> IncidentFields:
+        """Assign an incident to the member with this address, or to nobody."""
+        return await self._call(calls.assign_incident(incident_id, assignee))
+
+    async def list_comments(self, incident_id: str, **filters: Any) -> ResultPage[CommentFields]:
+        """Return one page of the comments on an incident, newest first."""
+        return await self._call(calls.list_comments(incident_id, filters))
+
+    async def add_comment(self, incident_id: str, text: str) -> CommentFields:
+        """Comment on an incident."""
+        return await self._call(calls.add_comment(incident_id, text))
 
     async def list_scans(self, **filters: Any) -> ResultPage[ScanFields]:
         """Return one page of scan runs, newest first."""

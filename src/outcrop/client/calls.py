@@ -10,8 +10,11 @@ from urllib.parse import quote, urlencode
 from outcrop.client.types import (
     BulkActionName,
     BulkResult,
+    CommentFields,
     FindingFields,
     ImportFields,
+    IncidentFields,
+    IncidentOutcomeFields,
     ResultPage,
     ScanFields,
     ScoreFields,
@@ -59,6 +62,33 @@ def get_score(finding_id: str) -> ApiCall[ScoreFields]:
 def triage(finding_id: str, action: BulkActionName, note: str | None = None) -> ApiCall[StatusFields]:
     query = {} if note is None else {"note": note}
     return ApiCall("POST", f"{_finding(finding_id)}/{action}", _single, query)
+
+
+def list_incidents(filters: Mapping[str, Any]) -> ApiCall[ResultPage[IncidentFields]]:
+    return ApiCall("GET", "/api/v1/incidents", _page, _to_query(filters))
+
+
+def get_incident(incident_id: str) -> ApiCall[IncidentFields]:
+    return ApiCall("GET", _incident(incident_id), _single)
+
+
+def triage_incident(
+    incident_id: str, action: BulkActionName, note: str | None = None
+) -> ApiCall[IncidentOutcomeFields]:
+    query = {} if note is None else {"note": note}
+    return ApiCall("POST", f"{_incident(incident_id)}/{action}", _single, query)
+
+
+def assign_incident(incident_id: str, assignee: str | None) -> ApiCall[IncidentFields]:
+    return ApiCall("POST", f"{_incident(incident_id)}/assign", _single, {"assignee": assignee or ""})
+
+
+def list_comments(incident_id: str, filters: Mapping[str, Any]) -> ApiCall[ResultPage[CommentFields]]:
+    return ApiCall("GET", f"{_incident(incident_id)}/comments", _page, _to_query(filters))
+
+
+def add_comment(incident_id: str, text: str) -> ApiCall[CommentFields]:
+    return ApiCall("POST", f"{_incident(incident_id)}/comments", _single, {"text": text})
 
 
 def change_findings(
@@ -110,6 +140,10 @@ def page_call(call: ApiCall[T], number: int) -> ApiCall[T]:
 
 def _finding(finding_id: str) -> str:
     return f"/api/v1/findings/{_segment(finding_id)}"
+
+
+def _incident(incident_id: str) -> str:
+    return f"/api/v1/incidents/{_segment(incident_id)}"
 
 
 def _segment(text: str) -> str:

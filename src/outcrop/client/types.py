@@ -50,6 +50,50 @@ class FindingFields(TypedDict):
     rule: str | None
     severity: str
     updated_at: str
+    incident_id: str
+    assignee: str | None
+
+
+class IncidentFields(TypedDict):
+    """An incident: a credential with all its places; docs/api.md explains each field."""
+
+    id: str
+    status: str
+    composite_score: float
+    severity: str
+    validation_status: str
+    validation_confidence: str
+    validation_detail: dict[str, Any]
+    matched_text: str
+    pattern: PatternFields
+    places: int
+    open_places: int
+    first_seen_at: str
+    last_seen_at: str
+    closed_at: str | None
+    assignee: str | None
+    due_at: str | None
+    overdue: bool
+    ticket_url: str | None
+
+
+class IncidentOutcomeFields(TypedDict):
+    """The id and the status of an incident after an action, and the numbers of its places."""
+
+    id: str
+    status: str
+    changed: int
+    unchanged: int
+    refused: int
+
+
+class CommentFields(TypedDict):
+    """A comment on an incident."""
+
+    id: str
+    at: str
+    by: str
+    text: str
 
 
 class StatusFields(TypedDict):
