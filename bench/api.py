@@ -1,7 +1,7 @@
 """`make bench-api`: the REST API for an account of a million findings, in a database with 200 small accounts.
 
-python -m bench.api [--findings N] [--dir DIR] [--only lists,triage,http,oracle]; --dir reuses the database of
-an earlier run.
+python -m bench.api [--findings N] [--dir DIR] [--only lists,incidents,triage,http,oracle]; --dir reuses the
+database of an earlier run.
 """
 
 import argparse
@@ -24,15 +24,19 @@ from bench.measure import Timing, measure, ms, summarize, table
 from outcrop.domain.account import Plan
 from outcrop.domain.errors import NotFoundError
 from outcrop.domain.finding import Action, Finding, SourceType, Status, Validation
+from outcrop.domain.incident import Incident, IncidentOrder, IncidentQuery, IncidentStatus
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
 from outcrop.domain.secret import MaskedText
 from outcrop.runtime import Runtime, open_runtime
 from outcrop.services import accounts, exchange, findings
+from outcrop.services.findings import incidents
 from outcrop.settings import Settings
-from outcrop.store.findings import rows
+from outcrop.store.findings import rollups, rows
+from outcrop.store.incidents import pending
 
 SMALL_ACCOUNTS = 200
-PARTS = ("lists", "triage", "http", "oracle")
+PARTS = ("lists", "triage", "http", "oracle", "incidents")
+INCIDENTS = 400_000  # of a million findings
 
 
 def main() -> None:
@@ -53,6 +57,8 @@ async def _run(folder: Path, count: int, parts: list[str]) -> None:
         account_id, small_id = await _fill(folder, runtime, count)
         if "lists" in parts:
             await _measure_lists(runtime, account_id, small_id)
+        if "incidents" in parts:
+            await _measure_incidents(runtime, account_id, count)
         if "oracle" in parts:
             await oracle.compare(runtime, account_id, 1000)
         if "http" in parts:
@@ -277,6 +283,53 @@ async def _measure_lists(runtime: Runtime, account_id: int, small_id: int) -> No
     )
     headings = ["list", "p50, ms", "p99, ms", "× by key", "goal, ×", "reached"]
     table(f"Lists over {first.total:,} findings in one account", headings, table_rows)
+
+
+async def _measure_incidents(runtime: Runtime, account_id: int, count: int) -> None:
+    """Give the findings fingerprints, and print the time of lists of incidents."""
+    async with runtime.pool.connection() as db:
+        async with db.transaction():
+            await db.execute("SET LOCAL statement_timeout = 0")
+            await db.execute(
+                """UPDATE findings SET fingerprint = sha256(int4send(abs(hashtext(id::text) % %s)))
+                   WHERE account_id = %s AND fingerprint IS NULL""",
+                [max(1, count * INCIDENTS // 1_000_000), account_id],
+            )
+        await pending.apply_changes(db, account_id)
+        await rollups.fold_deltas(db)
+        await db.execute("VACUUM (ANALYZE) findings, incidents, incident_changes, rollups, rollup_deltas")
+
+    async def page_of(query: IncidentQuery) -> Page[Incident]:
+        async with runtime.pool.connection() as db:
+            return await incidents.list_incidents(db, account_id, query, now=corpus.NOW)
+
+    first = await page_of(IncidentQuery())
+    ids = [incident.id for incident in first.items]
+
+    async def read_by_key() -> None:
+        async with runtime.pool.connection() as db:
+            sql = "SELECT * FROM incidents WHERE account_id = %s AND id = ANY(%s)"
+            await (await db.execute(sql, [account_id, ids])).fetchall()
+
+    base = await measure(read_by_key, runs=2000, max_seconds=10)
+    table_rows = [["25 rows by primary key", ms(base.p50), ms(base.p99), "1", "", ""]]
+    last = first.total // 25
+    status = IncidentStatus.OPEN
+    cases = [("no filter, middle page", "40", IncidentQuery(page=last // 2))]
+    cases += [(f"{order} page 1", "10", IncidentQuery(order_by=order)) for order in IncidentOrder]
+    cases += [
+        (f"{order} page at 0.3", "40", IncidentQuery(order_by=order, page=last * 3 // 10))
+        for order in IncidentOrder
+    ]
+    cases += [
+        ("open", "10", IncidentQuery(status=status)),
+        ("open, deep", "40", IncidentQuery(status=status, page=last // 5)),
+        ("closed, still valid", "10", IncidentQuery(closed_valid=True)),
+    ]
+    for name, goal, query in cases:
+        table_rows.append(await _measure_list(name, goal, base, partial(page_of, query)))
+    headings = ["list", "p50, ms", "p99, ms", "× by key", "goal, ×", "reached"]
+    table(f"Lists over {first.total:,} incidents in one account", headings, table_rows)
 
 
 async def _measure_list(
