@@ -286,7 +286,7 @@ async def _measure_lists(runtime: Runtime, account_id: int, small_id: int) -> No
 
 
 async def _measure_incidents(runtime: Runtime, account_id: int, count: int) -> None:
-    """Give the findings fingerprints, and print the time of lists of incidents."""
+    """Set fingerprints of the findings, and print the time of lists of incidents."""
     async with runtime.pool.connection() as db:
         async with db.transaction():
             await db.execute("SET LOCAL statement_timeout = 0")

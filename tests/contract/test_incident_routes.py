@@ -9,6 +9,9 @@ import psycopg
 import pytest
 
 from outcrop.domain.account import Plan
+from outcrop.domain.clock import now
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.finding import Severity
 from outcrop.services import accounts
 from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
@@ -244,6 +247,28 @@ def test_bulk_takes_the_filters_of_incidents(backend: Backend) -> None:
     answer = tenant.client.post("/api/v2/findings/bulk", json=body).raise_for_status().json()
     assert answer["meta"]["changed"] == 3
     assert _incident(tenant, id_)["status"] == "closed"
+
+
+def test_due_dates_follow_the_days_of_the_account(backend: Backend) -> None:
+    tenant = backend.tenant()
+    id_ = _import(backend, tenant, composite_score=72.5)
+
+    def set_days(**days: int) -> None:
+        slug, by_severity = tenant.account.slug, {Severity(name): n for name, n in days.items()}
+        backend.run(lambda db: accounts.set_due_days(db, slug, by_severity, by="test", now=now()))
+        backend.run(lambda db: accounts.apply_due_days(db, slug), transaction=False)
+
+    set_days(high=7, low=90)
+    shown = _incident(tenant, id_)
+    assert (shown["due_at"], shown["overdue"]) == ("2026-01-09T03:04:05+00:00", True)
+    assert tenant.get("/incidents", overdue="true").json()["data"] == [shown]
+    set_days(high=3650)
+    assert (_incident(tenant, id_)["overdue"], _total(tenant, "/incidents", overdue="true")) == (False, 0)
+    with pytest.raises(BadInputError):
+        set_days(critical=4000)
+    set_days(high=0)
+    tenant.post(f"/incidents/{id_}/resolve").raise_for_status()
+    assert _incident(tenant, id_)["overdue"] is False
 
 
 def test_deleting_an_account_leaves_nothing_of_its_incidents(backend: Backend) -> None:

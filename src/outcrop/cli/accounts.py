@@ -9,6 +9,8 @@ from outcrop.cli import session as cli
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
 from outcrop.cli.streams import fail
 from outcrop.domain.account import Account, ApiKey, Plan
+from outcrop.domain.errors import BadInputError
+from outcrop.domain.finding import Severity
 from outcrop.runtime import open_session
 from outcrop.services import accounts, keys
 
@@ -59,6 +61,34 @@ def set_plan(slug: str, plan: Plan, as_json: AsJson = False) -> None:
             return await accounts.set_plan(session.db, slug, plan, by=OPERATOR, now=session.now)
 
     show(_account(run(main)), as_json=as_json)
+
+
+@account.command("set-sla")
+def set_sla(
+    slug: str,
+    days: Annotated[list[str], typer.Argument(metavar="SEVERITY=DAYS...", help="Such as critical=1.")],
+    as_json: AsJson = False,
+) -> None:
+    """Set within how many days incidents of a severity are due."""
+    settings = start()
+    parsed = dict(map(_parse_days, days))
+
+    async def main() -> dict[Severity, int]:
+        async with cli.transaction(settings) as session:
+            after = await accounts.set_due_days(session.db, slug, parsed, by=OPERATOR, now=session.now)
+        async with cli.transaction(settings) as session:
+            await accounts.apply_due_days(session.db, slug)
+        return after
+
+    show({severity.value: number for severity, number in run(main).items()}, as_json=as_json)
+
+
+def _parse_days(text: str) -> tuple[Severity, int]:
+    """Return the severity and the days of an argument. Raise BadInputError if it is malformed."""
+    name, _, number = text.partition("=")
+    if name not in set(Severity) or not (number.isascii() and number.isdigit() and len(number) < 6):
+        raise BadInputError(f"{text!r} is not SEVERITY=DAYS, such as critical=1")
+    return Severity(name), int(number)
 
 
 @account.command("delete")

@@ -1,15 +1,20 @@
 """Create, change and delete accounts and their members, as the operator does on the command line."""
 
 import secrets
+from collections.abc import Mapping
 from datetime import datetime
 from uuid import uuid4
 
 from outcrop.domain.account import SLUG, Account, Member, Plan, Role, checked_email, checked_password
 from outcrop.domain.errors import BadInputError, NotFoundError
+from outcrop.domain.finding import Severity
 from outcrop.store import audit
 from outcrop.store.db import Connection
+from outcrop.store.incidents import due, pending
 from outcrop.store.people import accounts, sessions, sign_in_attempts
 from outcrop.store.people.passwords import PASSWORDS
+
+MAX_DUE_DAYS = 3_650
 
 
 async def create_account(
@@ -48,6 +53,35 @@ async def set_plan(db: Connection, slug: str, plan: Plan, *, by: str, now: datet
             audit.AuditLine(now, by, "account.set_plan", slug, detail={"from": account.plan, "to": plan}),
         )
     return await get_account(db, slug)
+
+
+async def set_due_days(
+    db: Connection, slug: str, days: Mapping[Severity, int], *, by: str, now: datetime
+) -> dict[Severity, int]:
+    """Set the days within which incidents of a severity are due; return those of every severity.
+
+    Severities that are not in `days` keep theirs. `apply_due_days` updates the incidents afterwards.
+    """
+    if any(not 0 <= number <= MAX_DUE_DAYS for number in days.values()):
+        raise BadInputError(f"a number of days is 0 to {MAX_DUE_DAYS:,}")
+    account = await get_account(db, slug)
+    before = await due.select_days(db, account.id)
+    after = before | dict(days)
+    if after != before:
+        await due.save_days(db, account.id, after)
+        detail = {"from": _by_name(before), "to": _by_name(after)}
+        await audit.append(db, account.id, audit.AuditLine(now, by, "account.set_sla", slug, detail=detail))
+    return {severity: after[severity] for severity in Severity if severity in after}
+
+
+def _by_name(days: Mapping[Severity, int]) -> dict[str, int]:
+    """Return the days with the names of the severities."""
+    return {severity.value: number for severity, number in days.items()}
+
+
+async def apply_due_days(db: Connection, slug: str) -> None:
+    """Bring the due dates of an account's incidents up to date, in transactions of its own."""
+    await pending.apply_changes(db, (await get_account(db, slug)).id)
 
 
 async def delete_account(db: Connection, slug: str) -> None:
