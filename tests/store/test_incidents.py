@@ -104,6 +104,9 @@ def _update(db: psycopg.Connection[Any], account: Account, rng: random.Random, i
     values = _values(rng)
     if rng.random() < 0.7:
         del values["fingerprint"]
+    group = ["status", "resolved_at", "auto_resolved"]
+    kept = rng.choice([list(values), group, group, *([name] for name in values if name not in group)])
+    values = {name: values[name] for name in kept}
     columns = ", ".join(f"{name} = %s" for name in values)
     db.execute(
         f"UPDATE findings SET {columns} WHERE account_id = %s AND id = ANY(%s)".encode(),
