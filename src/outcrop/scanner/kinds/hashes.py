@@ -46,21 +46,22 @@ def is_named_digest(sample: Sample) -> bool:
 
 def is_digest_field(sample: Sample) -> bool:
     """Whether the last word of the name is one for a digest, and the value has the length of a digest."""
-    words = [word for word in sample.name_words if not word.isdigit()]
-    if sample.is_generic and _HASH_CALL.search(sample.before) and _is_digest(sample.value):
+    if not sample.is_generic or not _is_digest(sample.value):  # the name takes longer
+        return False
+    if _HASH_CALL.search(sample.before):
         return True
-    return (
-        sample.is_generic
-        and bool(words)
-        and (words[-1] in _DIGEST_WORDS or (words[-1] in {"value", "hex"} and words[-2:-1] == ["hash"]))
-        and _is_digest(sample.value)
+    words = [word for word in sample.name_words if not word.isdigit()]
+    return bool(words) and (
+        words[-1] in _DIGEST_WORDS or (words[-1] in {"value", "hex"} and words[-2:-1] == ["hash"])
     )
 
 
 def is_salt(sample: Sample) -> bool:
     """Whether the name is that of a number used once, or of a salt in stored data, not in a program."""
+    if not sample.is_generic:
+        return False
     words = [word for word in sample.name_words if not word.isdigit()]
-    if not sample.is_generic or not words:
+    if not words:
         return False
     if words[-1] in _NONCE_WORDS or words[-1].endswith("nonce"):
         return "auth" not in words
@@ -78,8 +79,10 @@ def is_password_hash(sample: Sample) -> bool:
 
 def is_hashed_credential(sample: Sample) -> bool:
     """Whether the name says that its value is hashed or encrypted: `hashedAccessKey`, `encrypted_token`."""
+    if not sample.is_generic:
+        return False
     words = [word.lower() for word in split_words(sample.name.rpartition(".")[2])]
-    return sample.is_generic and not _HASHED_WORDS.isdisjoint(words) and "secret" not in words[-1:]
+    return not _HASHED_WORDS.isdisjoint(words) and "secret" not in words[-1:]
 
 
 def _is_digest(value: str) -> bool:

@@ -13,6 +13,9 @@ _VERSION = re.compile(
     r"(?:npm|workspace|patch|link|file|portal|git|github):.*"
     r"|(?:[~^<>=!|* ]{0,3}v?[0-9]+(?:\.[0-9x*]+)+[\w.+-]*[ ,|]{0,4})+"
 )
+_DIGEST = re.compile(rb"(?i)\bsha(?:1|256|384|512)-$")
+_ENTRY_WORDS = (b"integrity", b"checksum", b"h1:", b"resolved")
+_MAX_ENTRY = 230  # bytes from the beginning of an entry to its value
 _ENTRY = re.compile(
     rb"(?i)(?:integrity[\"']?[ \t:=]{1,4}[\"']?|checksum[\"']?[ \t:=]{1,4}[\"']?|h1:"
     rb"|resolved[\"']?[ \t:]{1,4}[\"'][^\"'\n]{1,200})$"
@@ -26,6 +29,8 @@ def is_package_version(sample: Sample) -> bool:
 
 def is_lock_entry(sample: Sample) -> bool:
     """Whether the checksum or the address of a package ends before the value: `"integrity": "sha512-"`."""
-    before = sample.before
-    digest = re.search(rb"(?i)\bsha(?:1|256|384|512)-$", before)
-    return digest is not None or _ENTRY.search(before) is not None
+    before = sample.before[-_MAX_ENTRY:]
+    if before[-1:] == b"-" and _DIGEST.search(before[-8:]):
+        return True
+    lower = before.lower()
+    return any(word in lower for word in _ENTRY_WORDS) and _ENTRY.search(before) is not None
