@@ -61,7 +61,7 @@ SCAN_FIELDS = {
         "progress",
         "findings_new",
     ),
-    *("findings_seen", "findings_resolved", "coverage_gaps", "error", "waiting", "host"),
+    *("findings_seen", "findings_resolved", "coverage_gaps", "error", "waiting", "host", "push"),
 }
 MASK = "*" * 8
 
@@ -521,6 +521,7 @@ def test_a_scan_run_shows_all_its_fields(stage: Backend, tenant: Tenant) -> None
         "error": "the site stopped answering",
         "waiting": None,
         "host": None,
+        "push": None,
     }
 
 
