@@ -30,8 +30,10 @@ class PausingPool:
         self.has_result = asyncio.Event()
         self.go_on = asyncio.Event()
 
-    async def run(self, job: RepositoryJob, on_progress: JobProgressCallback) -> JobResult:
-        result = await self._pool.run(job, on_progress)
+    async def run(
+        self, job: RepositoryJob, on_progress: JobProgressCallback, *, urgent: bool = False
+    ) -> JobResult:
+        result = await self._pool.run(job, on_progress, urgent=urgent)
         self.has_result.set()
         await self.go_on.wait()
         return result
