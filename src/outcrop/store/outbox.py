@@ -12,8 +12,9 @@ account.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from psycopg.types.json import Json
@@ -167,7 +168,13 @@ async def claim_events(
             "claimer": claimer,
         },
     )
-    return [replace(ClaimedEvent(*row[:9]), other_boxes=tuple(row[9])) for row in await cursor.fetchall()]
+    return [_build_claimed_event(row) for row in await cursor.fetchall()]
+
+
+def _build_claimed_event(row: tuple[Any, ...]) -> ClaimedEvent:
+    """Return the event of a row of `claim_events`."""
+    id_, account_id, slug, plan, event, finding, webhook_id, url, box, others = row
+    return ClaimedEvent(id_, account_id, slug, plan, event, finding, webhook_id, url, box, tuple(others))
 
 
 @dataclass(frozen=True, slots=True)
