@@ -61,9 +61,10 @@ FAST := tests/domain tests/rules tests/scanner tests/structure tests/validation/
 test-fast: setup
 	$(BIN)/pytest -n 2 -m "not slow and not browser and not e2e" $(FAST)
 
-# Installs Node and JavaScript packages first. The program exits 1 if a check failed, 3 if one did not run.
+# Installs Node and JavaScript packages first. The program exits 1 if a check failed, 3 if one could not run on
+# this machine: those are listed, and are no failure of the target.
 test-interop: setup
-	$(BIN)/python -m tests.interop
+	$(BIN)/python -m tests.interop || test $$? -eq 3
 
 bench: bench-accuracy bench-api bench-import bench-pipeline bench-portal bench-scan bench-validate bench-webhooks
 

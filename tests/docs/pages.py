@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.docs.inventory import ROOT
 
 # Records of measurements and decisions are written once and name options of other programs.
-_RECORDS = {"accuracy.md", "benchmarks.md", "dependencies.md"}
+_RECORDS = {"accuracy.md", "benchmarks.md", "dependencies.md", "evidence.md"}
 PAGES = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
 TOP_PAGES = {path.name: path.read_text() for path in sorted(ROOT.glob("*.md"))}
 ALL_PAGES = TOP_PAGES | PAGES
