@@ -104,7 +104,10 @@ async def resolve_pushed(
     if spec.kind is not TargetKind.OWNER:
         found = await _single_source(spec, host, has_credential=has_credential, gaps=gaps)
     else:
-        repository = await host.repository(host.path_of(pushed) if "://" in pushed else pushed)
+        path = host.path_of(pushed) if "://" in pushed else pushed
+        if host.name == "bitbucket" and path.count("/") > 1:  # the clone URLs of Data Center have `/scm`
+            path = path.removeprefix("scm/")
+        repository = await host.repository(path)
         if not _belongs_to(repository, spec.name.partition(":")[2]) or not _is_selected(repository, spec):
             gaps.append(Gap(repository.full_name, "was pushed to, but the target leaves it out"))
             return []
