@@ -135,7 +135,8 @@ def covers(target: Target, push: ReportedPush) -> bool:
         # The operator's GitHub may have another address than the public one.
         if base is None or not push.addresses or (prefix == HookHost.GITHUB and spec.host_url is None):
             return full_name.startswith(f"{owner}/")
-        below = f"{normalise_repository(f'{base}/{owner}') or ''}/"
+        # Bitbucket Data Center has `/scm` in its clone URLs.
+        below = tuple(f"{normalise_repository(f'{base}{part}/{owner}')}/" for part in ("", "/scm"))
         return any(address.startswith(below) for address in push.addresses)
     if spec.kind is not TargetKind.REPOSITORY:
         return False
