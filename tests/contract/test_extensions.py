@@ -32,6 +32,7 @@ FIELDS = {
     "SingleShape_ScanRunShape_": {"data"},
     "SingleShape_ScoreShape_": {"data"},
     "ScoreShape": set(),
+    "PushShape": set(),
     "IncidentShape": set(),
     "IncidentMutationData": set(),
     "CommentShape": set(),

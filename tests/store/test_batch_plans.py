@@ -22,9 +22,10 @@ from outcrop.runtime import prepare_database
 from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store.db import Connection
-from outcrop.store.findings import bulk, scores, table, verdicts
+from outcrop.store.findings import bulk, scores, suppressions, table, verdicts
 from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
+from outcrop.store.incidents import table as incident_table
 from outcrop.store.runs import source_names, sources
 from tests.conftest import SECRET_KEY
 from tests.structure.readability import python_files
@@ -167,6 +168,11 @@ STATEMENTS: dict[str, Callable[[Connection, _Batch], Awaitable[object]]] = {
     ),
     "runs/sources.mark_unchanged_seen": lambda db, b: sources.mark_unchanged_seen(
         db, b.account_id, "source 1", last=_RUN, scan_id=_RUN, now=now()
+    ),
+    "findings/suppressions.hide_new": lambda db, b: suppressions.hide_new(db, b.account_id, _ids(b)),
+    "incidents/table.lock_places": lambda db, b: incident_table.lock_places(db, b.account_id, _ids(b)),
+    "incidents/table.assign": lambda db, b: incident_table.assign(
+        db, b.account_id, _ids(b), "jo@example.com"
     ),
     "runs/source_names.move_findings": lambda db, b: source_names.move_findings(
         db, b.account_id, "source 2", list(zip(_ids(b), b.keys, strict=True))

@@ -181,6 +181,22 @@ def fill_every_table(testbed: DeliveryTestbed) -> Customer:
             digest,
             account.id,
         ),
+        ("INSERT INTO due_days VALUES (%s, 'critical', 1)", account.id),
+        (
+            """INSERT INTO incident_comments (account_id, id, incident_id, at, by, text)
+               SELECT account_id, %s, id, now(), 'jo', 'rotated' FROM incidents WHERE account_id = %s LIMIT 1""",
+            *(uuid4(), account.id),
+        ),
+        ("INSERT INTO incident_changes (account_id, id) SELECT account_id, id FROM incidents",),
+        (
+            """INSERT INTO suppression_rules (account_id, id, path, path_like, reason, created_by, created_at)
+               VALUES (%s, %s, 'docs/*', 'docs/%%', 'examples', 'jo', now())""",
+            *(account.id, uuid4()),
+        ),
+        (
+            "INSERT INTO hooks VALUES (%s, %s, 'gitea', %s, %s, now(), 'jo')",
+            *(account.id, uuid4(), digest, digest),
+        ),
         ("INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('outcrop', 'look_at_source')",),
         ("UPDATE outbox SET claimed_at = now(), claimer = 5 WHERE ctid = (SELECT max(ctid) FROM outbox)",),
         (

@@ -157,20 +157,24 @@ async def hide(db: Connection, account_id: int, rule_id: UUID, *, limit: int) ->
 
 async def hide_new(db: Connection, account_id: int, finding_ids: Sequence[UUID]) -> None:
     """Hide those of these new findings that a rule matches, with an audit line for each."""
+    # OFFSET 0 keeps the planner from joining all findings of the account with the rules.
     await db.execute(
         f"""WITH hidden AS (
             UPDATE findings SET suppressed_at = date_trunc('second', clock_timestamp()),
                                 suppressed_by = m.rule
             FROM (SELECT DISTINCT ON (f.id) f.id AS finding, r.id AS rule
-                  FROM suppression_rules r JOIN findings f ON f.account_id = r.account_id
-                  WHERE r.account_id = %s AND f.suppressed_at IS NULL AND {rows.one_of("f.id")}
-                    AND {_ACTIVE} AND {_MATCHES}
+                  FROM unnest(%s::uuid[]) AS batch (finding_id)
+                  CROSS JOIN LATERAL (SELECT * FROM findings
+                                      WHERE {rows.OF_ACCOUNT} AND id = batch.finding_id OFFSET 0) f
+                  JOIN suppression_rules r ON r.account_id = f.account_id
+                  WHERE f.suppressed_at IS NULL AND {_ACTIVE} AND {_MATCHES}
                   ORDER BY f.id, r.created_at, r.id) m
-            WHERE findings.account_id = %s AND findings.id = m.finding RETURNING m.finding, m.rule)
+            WHERE {rows.OF_ACCOUNT} AND findings.id = m.finding AND {rows.one_of("findings.id")}
+            RETURNING m.finding, m.rule)
             INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
             SELECT %s, date_trunc('second', clock_timestamp()), %s, 'finding.suppress', finding::text, 'ok',
                    jsonb_build_object('rule', rule) FROM hidden""".encode(),
-        [account_id, list(finding_ids), account_id, account_id, ACTOR],
+        [list(finding_ids), account_id, account_id, list(finding_ids), account_id, ACTOR],
     )
 
 

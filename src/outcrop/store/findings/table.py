@@ -51,9 +51,13 @@ async def lock_matching(
     add_finding_conditions(where, query)
     for condition, values in row_conditions(query):
         where.add(condition, *values)
+    # OFFSET 0 keeps the filters out of the lookup: by outdated statistics the planner may take them for the
+    # better way in, and read the whole account.
     cursor = await db.execute(
-        f"SELECT id FROM findings f WHERE {where.sql} AND {rows.one_of('id')}".encode(),
-        [*where.values, list(finding_ids)],
+        f"""SELECT f.id FROM unnest(%s::uuid[]) AS batch (finding_id) CROSS JOIN LATERAL (
+                SELECT * FROM findings WHERE {rows.OF_ACCOUNT} AND id = batch.finding_id OFFSET 0) f
+            WHERE {where.sql}""".encode(),
+        [list(finding_ids), account_id, *where.values],
         prepare=False,
     )
     return [finding_id for (finding_id,) in await cursor.fetchall()]
