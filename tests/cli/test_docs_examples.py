@@ -17,6 +17,7 @@ PAPERS = (
     "accounts",
     "operating",
     "targets",
+    "hooks",
     "webhooks",
     "validation",
     "scanning",
@@ -75,6 +76,8 @@ def test_a_command_that_goes_on_has_the_options_of_its_example(outcrop, line):
 def test_every_other_example_runs(outcrop, environment, tmp_path, subtests):
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop/settings.py").write_text(f'TOKEN = "{github_token()}"\n')
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/app.env").write_text("\n" * 11 + f"TOKEN={github_token()}\n")
     (tmp_path / "findings.jsonl").write_text(json.dumps(make_line()) + "\n")
     compiled_in(tmp_path / "DIR")
     for command in (
