@@ -25,13 +25,41 @@ _OPEN_PAGES = {"/sign-in", "/static/{address:path}", "/join/{token}"}
 _OPEN_FORMS = {"/sign-in", "/join/{token}", "/sign-out"}
 _OPEN_API = {"/healthz", "/readyz", "/openapi.json", "/api/v2/openapi.json"}
 _ROLES = ("owner", "admin", "member")
+# What routes need beside their id: without it, they refuse a request before they look for the id.
+_QUERIES = {"assign": "?assignee=", "comments": "?text=x"}
 # What the commands with an account and an id are called with; a new one has to be added.
 _COMMANDS = {
+    "hook remove": "hook",
+    "suppression remove": "rule",
     "finding": "finding",
     "target run": "target",
     "target remove": "target",
     "webhook again": "delivery",
 }
+
+
+# The kinds of ids in the paths of the API.
+_KINDS = {"finding", "scan", "import", "incident"}
+
+
+def unknown_surface() -> list[str]:
+    """Return the routes of the API and the commands that take an id and that this trial does not know."""
+    routes = [
+        path
+        for _, path in sorted({*api_routes(), *api_v2_routes()})
+        for name in re.findall(r"\{(\w+)", path)
+        if name.removesuffix("_id") not in _KINDS
+    ]
+    return routes + [f"outcrop {name}" for name in _commands_with_ids() if name not in _COMMANDS]
+
+
+def _commands_with_ids() -> list[str]:
+    """Return the names of the commands that take an account and an id."""
+    return [
+        name
+        for name, command in commands().items()
+        if any("ID" in argument for argument in arguments_of(command)) and "--account" in options_of(command)
+    ]
 
 
 class World:
@@ -90,9 +118,10 @@ class World:
             "import": request(service.base_url, "GET", "/api/v2/imports", key=key).json["data"][0]["id"],
             "delivery": service.command("webhook", "log", "--account", slug)[0]["id"],
         }
-        incidents = service.get("/incidents", key)
-        if incidents.status == httpx.codes.OK:
-            found["incident"] = incidents.json["data"][0]["id"]
+        found["incident"] = service.get("/incidents", key).json["data"][0]["id"]
+        found["hook"] = service.command("hook", "create", "--account", slug, "github")["id"]
+        rule = ("--path", "nothing/*", "--reason", "a trial")
+        found["rule"] = service.command("suppression", "add", "--account", slug, *rule)["id"]
         return found
 
     def state(self, slug: str) -> str:
@@ -179,7 +208,7 @@ def _fill_path(path: str, ids: dict[str, str], report: Report) -> str:
         report.check(kind in ids, f"{path}: no trial knows the parameter {found[1]}")
         return ids.get(kind, str(uuid.uuid4()))
 
-    return re.sub(r"\{(\w+)(?::\w+)?\}", fill, path)
+    return re.sub(r"\{(\w+)(?::\w+)?\}", fill, path) + _QUERIES.get(path.rpartition("/")[2], "")
 
 
 def _shows_other(text: str, world: World, address: str = "") -> bool:
@@ -267,12 +296,8 @@ def _ended_session(world: World) -> httpx.Client:
 
 def _try_commands(world: World, report: Report) -> None:
     """Call every command that takes an account and an id with an id of the other account."""
-    for name, command in commands().items():
-        takes_id = any("ID" in argument for argument in arguments_of(command))
-        if not (takes_id and "--account" in options_of(command)):
-            continue
-        if not report.check(name in _COMMANDS, f"outcrop {name}: no trial knows the kind of its id"):
-            continue
+    report.check(not unknown_surface(), f"no trial knows {unknown_surface()}")
+    for name in _commands_with_ids():
         kind = _COMMANDS[name]
         outputs = [_refusal(world.service, name, id_) for id_ in (world.ids[kind], str(uuid.uuid4()))]
         report.check(outputs[0] == outputs[1], f"outcrop {name}: {outputs}")

@@ -21,10 +21,10 @@ TRIALS = (
     Trial("resources", try_resources, weight=2, in_short=False),
     Trial("slow-readers", try_slow_readers, in_short=False),
     Trial("database", try_database, weight=3, in_short=False),
-    Trial("histories", try_histories, weight=4),
+    Trial("histories", try_histories, weight=4, in_short=False),
     Trial("backup", try_backup, in_short=False),
-    Trial("isolation", try_isolation),
+    Trial("isolation", try_isolation, in_short=False),
     Trial("canaries", try_canaries, in_short=False),
     Trial("hostile", try_hostile, in_short=False),
-    Trial("races", try_races),
+    Trial("races", try_races, in_short=False),
 )

@@ -276,6 +276,13 @@ def test_a_page_of_any_size_is_empty(stage: Stage, page: int, filters: str) -> N
         }
 
 
+@pytest.mark.parametrize("page", [2**63, 10**30])
+@pytest.mark.parametrize("path", ["/findings?updated_since=2026-01-01", "/incidents?status=open"])
+def test_a_page_of_any_size_is_empty_in_extensions_too(stage: Stage, path: str, page: int) -> None:
+    answer = stage.get(f"{path}&page={page}")
+    assert (answer.status, answer.json["data"], answer.json["meta"]["page"]) == (200, [], page)
+
+
 @pytest.mark.parametrize("page", [2**31, 2**63, 10**30])
 def test_a_page_of_scan_runs_of_any_size_is_empty(stage: Stage, page: int) -> None:
     answer = stage.get(f"/scans?page={page}&limit=100")

@@ -1,5 +1,6 @@
 """`outcrop doctor` names what is wrong with the machine and the settings, and still checks the rest."""
 
+import asyncio
 import os
 import stat
 from collections.abc import Callable
@@ -10,18 +11,31 @@ from typing import Any
 import pytest
 
 from outcrop.domain import clock
+from outcrop.runtime import prepare_database
 from outcrop.settings import Settings
 from outcrop.store import disk
 from tests.support.command import Ran, run
+from tests.support.deliveries import SECRET_KEY
 from tests.support.rulesets import cached_in
 from tests.support.servers import free_port
+from tests.support.workers import new_database
 
 Doctor = Callable[..., tuple[Ran, dict[str, Any]]]
 
 
+@pytest.fixture(scope="module")
+def own_database(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Migrate a database that no other test writes to: `doctor` checks the rows of all accounts."""
+    url = new_database(cluster, f"doctor_{worker_id}")
+    made = Settings(database_url=url, data_dir=tmp_path_factory.mktemp("doctor"), secret_key=SECRET_KEY)
+    asyncio.run(prepare_database(made, url))
+    return made
+
+
 @pytest.fixture
-def doctor(settings: Settings, keys: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Doctor:
+def doctor(own_database: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Doctor:
     """Return a function that runs the command with these variables, and returns its checks by name too."""
+    settings = own_database
     assert settings.database_url is not None
     assert settings.secret_key is not None
     monkeypatch.setenv("OUTCROP_DATA_DIR", str(settings.data_dir))

@@ -167,7 +167,9 @@ def walk_the_portal(shown: Shown) -> None:
         page.goto(f"{base}/findings?validation=valid")
         page.locator(".row[data-id] a.what").first.click()
         page.get_by_role("button", name="Check again").click()
-        expect(page.get_by_text("Validation requested")).to_be_visible()
+        expect(
+            page.get_by_text("Check requested").or_(page.get_by_text("Checked at the request of")).first
+        ).to_be_visible()
         page.goto(f"{base}/profile/webhook")
         delivered = page.get_by_role("row", name=re.compile(r"webhook\.test")).get_by_text("Delivered")
         before = delivered.count()

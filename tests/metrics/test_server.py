@@ -40,9 +40,7 @@ async def scrape(port: int) -> Served:
 
 async def test_waiting_work_is_served(database_url: str, keys: object) -> None:
     async with await psycopg.AsyncConnection.connect(database_url) as db:
-        await jobs.defer_jobs(
-            db, "a task of this test", [("a lock", {"account_id": 1})], jobs.INTERACTIVE_QUEUE
-        )
+        await jobs.defer_jobs(db, "a task of this test", [("a lock", {"account_id": 1})], jobs.INTERACTIVE)
         await db.execute(
             "UPDATE procrastinate_events SET at = now() - interval '1 hour' WHERE job_id ="
             " (SELECT max(id) FROM procrastinate_jobs)"

@@ -583,4 +583,5 @@ def test_the_same_id_twice_in_one_file_equals_two_files(backend: Backend) -> Non
     expected = two_files.finding(line["id"])
     assert (expected["seen_count"], expected["first_seen_at"]) == (9, line["first_seen_at"])
     assert expected["resolution_note"] == "it was a-********th"
-    assert one_file.finding(line["id"]) == expected
+    # Without a credential at first, the incident is another one in each account.
+    assert one_file.finding(line["id"]) | {"incident_id": None} == expected | {"incident_id": None}

@@ -35,8 +35,16 @@ def json_response(body: object, status: int = 200, headers: Mapping[str, str] | 
     try:
         content = orjson.dumps(body)
     except TypeError:  # orjson has no integers above 64 bits, and `page` may be one
-        content = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        text = json.dumps(
+            body, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_as_orjson_writes_it
+        )
+        content = text.encode()
     return Response(content, status, headers, media_type="application/json")
+
+
+def _as_orjson_writes_it(value: object) -> str:
+    """Return a time or an id as the text that orjson writes."""
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def page_response(page: Page[T], shape: Callable[[T], dict[str, Any]]) -> Response:

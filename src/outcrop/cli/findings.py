@@ -3,6 +3,7 @@
 import sys
 from dataclasses import asdict
 from typing import Annotated, Any
+from uuid import UUID
 
 import typer
 from rich.console import Console
@@ -48,11 +49,12 @@ def finding(
 
 
 def _fields(found: Finding) -> dict[str, Any]:
-    """Return the fields of the API, with id and times as text."""
+    """Return the fields of the API, with ids and times as text."""
     fields = public_fields(found)
     times = {
         name: value.isoformat()
         for name, value in fields.items()
         if name.endswith("_at") and value is not None
     }
-    return fields | times | {"id": str(found.id)}
+    ids = {name: str(value) for name, value in fields.items() if isinstance(value, UUID)}
+    return fields | times | ids
