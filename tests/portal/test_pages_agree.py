@@ -22,7 +22,7 @@ from tests.support.portal_client import Person, sign_in
 
 
 def _total(page: str) -> int:
-    found = re.search(r"<strong>([\d,]+)</strong> finding", page)
+    found = re.search(r"<strong>([\d,]+)</strong> (?:finding|incident)", page)
     assert found is not None
     return int(found[1].replace(",", ""))
 
