@@ -127,6 +127,8 @@ def test_no_page_contains_a_raw_character_that_turns_text(
         "/findings",
         "/findings?status=all",
         f"/findings/{line['id']}",
+        "/incidents",
+        f"/incidents/{tenant.finding(line['id'])['incident_id']}",
         "/scans",
         f"/scans/{run.id}",
     ):
