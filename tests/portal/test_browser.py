@@ -458,6 +458,29 @@ def test_scanned_text_is_never_run(stage: Backend, tenant: Tenant, seat: Seat) -
     assert seat.troubles.dialogs == []
 
 
+def test_the_list_of_incidents_filters_while_one_types_and_its_tabs_follow(
+    stage: Backend, tenant: Tenant, seat: Seat
+) -> None:
+    fill(stage, tenant, 6)
+    page = seat.open("/incidents")
+    rows = page.locator("#list tbody .row")
+    expect(rows).to_have_count(6)
+    page.get_by_label("Validity").select_option("valid")
+    expect(rows).to_have_count(2)
+    tabs = page.get_by_role("navigation", name="Status")
+    closed = tabs.get_by_role("link", name="Closed", exact=True)
+    expect(closed).to_have_attribute("href", "/incidents?validation=valid&status=closed")
+    expect(tabs.get_by_role("link", name="Open")).to_have_attribute("href", "/incidents?validation=valid")
+    rows.first.get_by_role("link").click()
+    page.get_by_role("textbox", name="Comment").fill("asked the team")
+    page.get_by_role("button", name="Add the comment").click()
+    expect(page.get_by_text("asked the team")).to_be_visible()
+    page.get_by_role("button", name="Resolve").click()
+    page.get_by_role("button", name="Resolve anyway").click()
+    expect(page.get_by_text("1 resolved.")).to_be_visible()
+    expect(page.get_by_text("Every place is closed, but the credential is still valid")).to_be_visible()
+
+
 ALL_PAGES = [
     *(
         "/",
