@@ -240,12 +240,15 @@ def test_one_finding_is_read_and_closed_with_a_note_and_reopened(
     )
     page.get_by_label("Note").fill("rotated on Monday")
     page.get_by_role("button", name="Resolve").click()
+    expect(page.get_by_text("does not revoke it")).to_be_visible()  # the credential is valid
+    page.get_by_role("button", name="Resolve anyway").click()
     expect(page.get_by_role("status").first).to_contain_text("resolved")
     expect(page.get_by_text("rotated on Monday").first).to_be_visible()
     assert tenant.finding(str(line["id"]))["resolution_note"] == "rotated on Monday"
     page.get_by_role("button", name="Reopen").click()
     expect(page.get_by_text("Reopened", exact=True)).to_be_visible()
     page.keyboard.press("f")
+    page.get_by_role("button", name="Mark as false positive anyway").click()
     expect(page.locator(".status-false_positive")).to_be_visible()
     # the times are the reader's own, UTC on hover
     seen = page.locator("time").first
@@ -455,11 +458,35 @@ def test_scanned_text_is_never_run(stage: Backend, tenant: Tenant, seat: Seat) -
     assert seat.troubles.dialogs == []
 
 
+def test_the_list_of_incidents_filters_while_one_types_and_its_tabs_follow(
+    stage: Backend, tenant: Tenant, seat: Seat
+) -> None:
+    fill(stage, tenant, 6)
+    page = seat.open("/incidents")
+    rows = page.locator("#list tbody .row")
+    expect(rows).to_have_count(6)
+    page.get_by_label("Validity").select_option("valid")
+    expect(rows).to_have_count(2)
+    tabs = page.get_by_role("navigation", name="Status")
+    closed = tabs.get_by_role("link", name="Closed", exact=True)
+    expect(closed).to_have_attribute("href", "/incidents?validation=valid&status=closed")
+    expect(tabs.get_by_role("link", name="Open")).to_have_attribute("href", "/incidents?validation=valid")
+    rows.first.get_by_role("link").click()
+    page.get_by_role("textbox", name="Comment").fill("asked the team")
+    page.get_by_role("button", name="Add the comment").click()
+    expect(page.get_by_text("asked the team")).to_be_visible()
+    page.get_by_role("button", name="Resolve").click()
+    page.get_by_role("button", name="Resolve anyway").click()
+    expect(page.get_by_text("1 resolved.")).to_be_visible()
+    expect(page.get_by_text("Every place is closed, but the credential is still valid")).to_be_visible()
+
+
 ALL_PAGES = [
     *(
         "/",
         "/findings",
         "/findings?status=all",
+        "/incidents",
         "/suppressions",
         "/scans",
         "/targets",
@@ -493,6 +520,7 @@ def test_no_page_has_a_fault_that_axe_finds_in_light_or_dark(
     stage.scan(tenant.account, run := make_scan(started_at=now(), finished_at=now()))
     email = make_person(stage, tenant)
     finding = tenant.get("/findings").json()["data"][0]["id"]
+    incident = tenant.finding(finding)["incident_id"]
     faults = []
     context = browser.new_context(viewport={"width": WIDTHS["desktop"], "height": 900}, bypass_csp=True)
     context.set_default_timeout(TIMEOUT)
@@ -509,7 +537,7 @@ def test_no_page_has_a_fault_that_axe_finds_in_light_or_dark(
     page.goto(f"{stage.base_url}/sign-in")
     look("/sign-in")
     sign_in(page, stage.base_url, email, PASSWORD)
-    for path in [*ALL_PAGES, f"/findings/{finding}", f"/scans/{run.id}"]:
+    for path in [*ALL_PAGES, f"/findings/{finding}", f"/incidents/{incident}", f"/scans/{run.id}"]:
         page.goto(stage.base_url + path)
         look(path)
     context.close()

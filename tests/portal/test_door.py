@@ -28,6 +28,7 @@ PAGES = [
     *(
         "/",
         "/findings",
+        "/incidents",
         "/scans",
         "/suppressions",
         "/targets",
@@ -68,7 +69,9 @@ def test_every_page_is_there_with_data_and_without(backend: Backend, tenant: Ten
     assert [page for page in PAGES if "</html>" not in owner.page(page)] == []
     backend.import_(tenant.account, *(make_line() for _ in range(3)))
     backend.scan(tenant.account, run := make_scan())
-    every = [*PAGES, f"/scans/{run.id}", f"/findings/{tenant.get('/findings').json()['data'][0]['id']}"]
+    finding = tenant.get("/findings").json()["data"][0]
+    records = [f"/scans/{run.id}", f"/findings/{finding['id']}", f"/incidents/{finding['incident_id']}"]
+    every = [*PAGES, *records]
     assert [page for page in every if "</html>" not in owner.page(page)] == []
 
 
@@ -349,12 +352,21 @@ def test_nothing_of_another_account_can_be_reached(backend: Backend, tenant: Ten
     assert view.status_code == 303
     view_id = backend.sql("SELECT id FROM views WHERE account_id = %s", other.account.id)[0][0]
     member = backend.sql("SELECT id FROM members WHERE account_id = %s", other.account.id)[0][0]
-    for path in (f"/findings/{line['id']}", f"/scans/{run.id}", f"/targets/{target}"):
+    incident = other.finding(str(line["id"]))["incident_id"]
+    for path in (
+        f"/findings/{line['id']}",
+        f"/incidents/{incident}",
+        f"/scans/{run.id}",
+        f"/targets/{target}",
+    ):
         assert owner.get(path).status_code == 404, path
     for path in (
         *(
             f"/findings/{line['id']}/resolve",
             f"/findings/{line['id']}/validate",
+            f"/incidents/{incident}/resolve",
+            f"/incidents/{incident}/assign",
+            f"/incidents/{incident}/comments",
             f"/targets/{target}/run",
             f"/targets/{target}/remove",
         ),

@@ -28,6 +28,7 @@ PAGES = [
         "/",
         "/findings",
         "/findings?status=all",
+        "/incidents",
         "/scans",
         "/suppressions",
         "/targets",
@@ -163,7 +164,14 @@ def crowd(stage: Backend, tenant: Tenant) -> list[str]:
         for target in stage.run(lambda db: targets.list_targets(db, account))
         if target.schedule is Schedule.OFF
     )
-    return [*PAGES, f"/findings/{long['id']}", f"/scans/{run.id}", f"/targets/{site.id}"]
+    incident = tenant.finding(long["id"])["incident_id"]
+    return [
+        *PAGES,
+        f"/incidents/{incident}",
+        f"/findings/{long['id']}",
+        f"/scans/{run.id}",
+        f"/targets/{site.id}",
+    ]
 
 
 def test_nothing_is_cut_off_squeezed_or_out_of_reach_at_any_width(stage: Backend, browser: Browser) -> None:

@@ -22,7 +22,7 @@ from tests.support.portal_client import Person, sign_in
 
 
 def _total(page: str) -> int:
-    found = re.search(r"<strong>([\d,]+)</strong> finding", page)
+    found = re.search(r"<strong>([\d,]+)</strong> (?:finding|incident)", page)
     assert found is not None
     return int(found[1].replace(",", ""))
 
@@ -127,6 +127,8 @@ def test_no_page_contains_a_raw_character_that_turns_text(
         "/findings",
         "/findings?status=all",
         f"/findings/{line['id']}",
+        "/incidents",
+        f"/incidents/{tenant.finding(line['id'])['incident_id']}",
         "/scans",
         f"/scans/{run.id}",
     ):

@@ -21,7 +21,17 @@ from outcrop.domain.errors import (
     UnavailableError,
 )
 from outcrop.notes import NoteCleaner
-from outcrop.portal import finding, findings, overview, reference, scans, sign_in, suppressions, targets
+from outcrop.portal import (
+    finding,
+    findings,
+    incidents,
+    overview,
+    reference,
+    scans,
+    sign_in,
+    suppressions,
+    targets,
+)
 from outcrop.portal.cookies import Cookies
 from outcrop.portal.labels import sentence
 from outcrop.portal.profile import ROUTES as PROFILE
@@ -92,6 +102,7 @@ def create_portal(
         *overview.ROUTES,
         *findings.ROUTES,
         *finding.ROUTES,
+        *incidents.ROUTES,
         *suppressions.ROUTES,
         *scans.ROUTES,
         *targets.ROUTES,

@@ -16,6 +16,7 @@ from outcrop.domain.finding import (
     transition_outcome,
 )
 from outcrop.portal.check_state import describe_check
+from outcrop.portal.closing import ask_before_closing, read_closing_action
 from outcrop.portal.findings import DONE, read_note
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import findings
@@ -88,6 +89,22 @@ async def act(request: PortalRequest) -> Response:
     return request.redirect(f"/findings/{id_}", message, refused=outcomes[0][1] is TriageResult.REFUSED)
 
 
+async def ask(request: PortalRequest) -> Response:
+    """Show the step between the page and the closing of a finding whose credential is valid."""
+    id_ = request.id("id")
+    finding = (await findings.explain_finding(request.db, request.account_id, id_)).finding
+    action = read_closing_action(request)
+    try:
+        note = await read_note(request)
+    except BadInputError as error:
+        return await _page(request, error)
+    history = await findings.list_history(request.db, request.account_id, id_)
+    check = describe_check(finding, history, request.now)
+    return ask_before_closing(
+        request, action, page=f"/findings/{id_}", subject=finding, note=note, check=check
+    )
+
+
 async def validate(request: PortalRequest) -> Response:
     """Queue a validation of the finding's credential."""
     id_ = request.id("id")
@@ -103,6 +120,7 @@ async def validate(request: PortalRequest) -> Response:
 
 ROUTES = [
     get("/findings/{id}", show_finding),
+    post("/findings/{id}/close", ask, Permission.TRIAGE, long=True),
     post("/findings/{id}/validate", validate, Permission.TRIAGE),
     post("/findings/{id}/{action}", act, Permission.TRIAGE, long=True),
 ]

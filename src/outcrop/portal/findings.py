@@ -78,7 +78,7 @@ async def triage(request: PortalRequest) -> Response:
             "/findings?" + _same_view(request.form.get("view")), sentence(error.message), refused=True
         )
     counted = Counter(outcome for _, outcome in outcomes)
-    message = _describe_outcomes(participle, counted)
+    message = describe_outcomes(participle, counted)
     if request.http.headers.get("x-part") is not None:
         return JSONResponse(
             {
@@ -124,7 +124,7 @@ async def read_note(request: PortalRequest) -> MaskedText | None:
     return cut_note(await request.clean(note)) if note else None
 
 
-def _describe_outcomes(participle: str, outcomes: "Counter[TriageResult]") -> str:
+def describe_outcomes(participle: str, outcomes: "Counter[TriageResult]") -> str:
     """Return the message after a bulk action, with the number of findings for each result."""
     sentences = {
         TriageResult.CHANGED: "{} " + participle + ".",

@@ -12,6 +12,7 @@ from outcrop.domain.finding import (
     Visibility,
     severity_of,
 )
+from outcrop.domain.incident import IncidentOrder, IncidentStatus
 from outcrop.domain.paging import OrderBy
 from outcrop.domain.push import HookHost
 from outcrop.domain.scan import ScanStatus, Trigger
@@ -49,6 +50,13 @@ ORDER = {
     OrderBy.FIRST_SEEN_AT: "First seen",
     OrderBy.LAST_SEEN_AT: "Last seen",
     OrderBy.UPDATED_AT: "Last changed",
+}
+INCIDENT = {IncidentStatus.OPEN: "Open", IncidentStatus.CLOSED: "Closed"}
+INCIDENT_ORDER = {
+    IncidentOrder.COMPOSITE_SCORE: "Score",
+    IncidentOrder.FIRST_SEEN_AT: "First seen",
+    IncidentOrder.LAST_SEEN_AT: "Last seen",
+    IncidentOrder.DUE_AT: "Due date",
 }
 CONTEXT = {
     FindingContext.PRODUCTION: "Production",

@@ -71,6 +71,11 @@ class Suggestions:
     targets: tuple[Target, ...]
 
 
+async def suggest_types(db: Connection, account_id: int) -> list[str]:
+    """Return the credential types of an account's findings, the most frequent ones."""
+    return await rollups.select_values(db, account_id, attributes.SECRET_TYPE, limit=_SUGGESTED)
+
+
 async def suggest_values(db: Connection, account_id: int, own_rules: Sequence[Path] = ()) -> Suggestions:
     """Return the values of an account's findings that filters can have, the most frequent ones."""
     names = await asyncio.to_thread(read_type_names, own_rules)

@@ -1,7 +1,7 @@
 """Parse the filters of the list of findings from a query string. Invalid values are reported and ignored."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import StrEnum
@@ -73,22 +73,11 @@ def read_view(parameters: Mapping[str, str], zone: tzinfo = UTC) -> ListView:
 
     An invalid value is reported and ignored, so that an old address still works.
     """
-    values = {
-        name: parameters[name].strip()
-        for name in NAMES
-        if parameters.get(name, "").strip() and "\0" not in parameters[name]
-    }
+    values = read_values(parameters, NAMES)
     problems: list[str] = []
 
     def choice(kind: type[E], name: str) -> E | None:
-        """Return a parameter as an enum member; report and remove an unknown value."""
-        if (text := values.get(name)) is None:
-            return None
-        try:
-            return kind(text)
-        except ValueError:
-            problems.append(f"{name.replace('_', ' ')} “{values.pop(name)[:40]}”")
-            return None
+        return read_choice(values, name, problems, kind)
 
     def id_(name: str) -> UUID | None:
         """Return a parameter as a UUID; report and remove another text."""
@@ -115,10 +104,10 @@ def read_view(parameters: Mapping[str, str], zone: tzinfo = UTC) -> ListView:
         author=values.get("author"),
         scan=id_("scan"),
         service=values.get("service"),
-        min_score=_number(values, problems),
+        min_score=read_score(values, problems),
         seen_from=read_day(values, "date_from", problems, zone),
         seen_before=read_day(values, "date_to", problems, zone, following=True),
-        terms=tuple(values.get("q", "")[:_MAX_QUERY_LENGTH].split()[:_MAX_TERMS]),
+        terms=read_terms(values),
         page=whole_number(page) or 1,
         per_page=PER_PAGE,
         order_by=choice(OrderBy, "order_by") or OrderBy.COMPOSITE_SCORE,
@@ -128,12 +117,37 @@ def read_view(parameters: Mapping[str, str], zone: tzinfo = UTC) -> ListView:
     return ListView(query, values, tuple(problems), target)
 
 
+def read_values(parameters: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Return the parameters with these names that are not empty."""
+    return {
+        name: parameters[name].strip()
+        for name in names
+        if parameters.get(name, "").strip() and "\0" not in parameters[name]
+    }
+
+
+def read_choice(values: dict[str, str], name: str, problems: list[str], kind: type[E]) -> E | None:
+    """Return a parameter as an enum member; report and remove an unknown value."""
+    if (text := values.get(name)) is None:
+        return None
+    try:
+        return kind(text)
+    except ValueError:
+        problems.append(f"{name.replace('_', ' ')} “{values.pop(name)[:40]}”")
+        return None
+
+
+def read_terms(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words of the search."""
+    return tuple(values.get("q", "")[:_MAX_QUERY_LENGTH].split()[:_MAX_TERMS])
+
+
 def whole_number(text: str) -> int | None:
     """Return a non-negative number of at most 15 digits; None for any other text."""
     return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else None
 
 
-def _number(values: dict[str, str], problems: list[str]) -> float | None:
+def read_score(values: dict[str, str], problems: list[str]) -> float | None:
     """Return `min_score`, or report and remove it if it is not a number from 0 to 100."""
     if (text := values.get("min_score")) is None:
         return None

@@ -7,11 +7,14 @@ from datetime import datetime
 from typing import TypeVar
 
 from outcrop.domain.finding import Finding, SourceType, Status, Validation
+from outcrop.domain.incident import IncidentQuery, IncidentStatus
 from outcrop.domain.paging import FindingQuery
 from outcrop.domain.scan import ScanRun
 from outcrop.store.db import Connection
 from outcrop.store.findings import counts, listing
 from outcrop.store.findings.counts import DayCount
+from outcrop.store.incidents import due, pending
+from outcrop.store.incidents import listing as incident_list
 from outcrop.store.runs import scans
 
 K = TypeVar("K", bound=Hashable)
@@ -41,6 +44,8 @@ class Overview:
     ]  # findings first seen on each of the last 30 UTC days, of any status, oldest first
     urgent: tuple[Finding, ...]  # active findings, valid ones first, then by score
     scans: tuple[ScanRun, ...]  # newest first
+    closed_valid: int = 0  # incidents that are closed, but whose credential is valid
+    overdue: int | None = None  # open incidents past their due date; None if the account has no due dates
 
     @property
     def active(self) -> int:
@@ -57,6 +62,10 @@ async def get_overview(db: Connection, account_id: int, *, now: datetime) -> Ove
     active = [cell for cell in listed if cell.status is Status.ACTIVE]
     total = sum(cell.n for cell in counted.facets)
     runs = await scans.select_page(db, account_id, type_=None, page=1, per_page=SCANS)
+    await pending.catch_up(db, account_id)
+    closed_valid = IncidentQuery(closed_valid=True)
+    has_due_dates = bool(await due.select_days(db, account_id))
+    overdue = IncidentQuery(status=IncidentStatus.OPEN, overdue=True)
     return Overview(
         total=total,
         suppressed=sum(cell.n for cell in counted.facets if cell.suppressed),
@@ -69,6 +78,8 @@ async def get_overview(db: Connection, account_id: int, *, now: datetime) -> Ove
         days=tuple(counted.days),
         urgent=tuple(await _list_urgent(db, account_id)),
         scans=tuple(runs.items),
+        closed_valid=await incident_list.count(db, account_id, closed_valid, now=now),
+        overdue=await incident_list.count(db, account_id, overdue, now=now) if has_due_dates else None,
     )
 
 

@@ -108,6 +108,19 @@ async def select_for_target(
     return [AuditLine(*row) for row in await cursor.fetchall()]
 
 
+async def select_for_targets(
+    db: Connection, account_id: int, targets: Sequence[str], *, limit: int
+) -> list[AuditLine]:
+    """Return the newest lines about any of several targets, newest first."""
+    cursor = await db.execute(
+        f"""WITH found AS MATERIALIZED (
+                SELECT id, {_COLUMNS} FROM audit WHERE account_id = %s AND target = ANY(%s))
+            SELECT {_COLUMNS} FROM found ORDER BY id DESC LIMIT %s""".encode(),
+        [account_id, list(targets), limit],
+    )
+    return [AuditLine(*row) for row in await cursor.fetchall()]
+
+
 def _build_conditions(account_id: int, wanted: AuditFilter) -> tuple[str, dict[str, object]]:
     """Return the SQL conditions for the account and each field of the filter that is set, and the values."""
     conditions = {

@@ -20,7 +20,7 @@ _PER_PAGE = 100
 _FIELDS = ("action", "actor", "target", "outcome")
 _DAYS = ("date_from", "date_to")
 # Pages about the targets of actions; the record may have been removed since.
-_PAGES = {"finding": "/findings", "scan": "/scans", "target": "/targets"}
+_PAGES = {"finding": "/findings", "incident": "/incidents", "scan": "/scans", "target": "/targets"}
 
 
 async def show_audit(request: PortalRequest) -> Response:

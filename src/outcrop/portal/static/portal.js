@@ -90,7 +90,7 @@
     next: one(".pager a[rel=next]", page)?.getAttribute("href"),
   });
   const left = sessionStorage.getItem("list");
-  if (left?.startsWith("/findings")) all("a[data-back]").forEach((back) => { back.setAttribute("href", left); });
+  if (left?.startsWith("/findings")) all('a[data-back][href="/findings"]').forEach((back) => { back.setAttribute("href", left); });
 
   // Search as you type.
   const live = one("form[data-live]");
@@ -122,14 +122,15 @@
       remember();
     };
     // Links that leave the list keep the view.
+    const list = live.getAttribute("action"), first = live.dataset.live || "active";  // the tab without a parameter
     const follow = (to) => {
       const given = new URL(to, location.href).searchParams;
       const link = (path, more) => {
         const own = new URLSearchParams({ ...Object.fromEntries(given), ...more });
-        if (own.get("status") === "active" && path === "/findings") own.delete("status");
+        if (own.get("status") === first && path === list) own.delete("status");
         return `${path}${own.size ? `?${own}` : ""}`;
       };
-      all("a[data-tab]").forEach((tab) => { tab.href = link("/findings", { status: tab.dataset.tab }); });
+      all("a[data-tab]").forEach((tab) => { tab.href = link(list, { status: tab.dataset.tab }); });
       all("a[data-export]").forEach((a) => { a.href = link(a.dataset.export, { status: given.get("status") ?? "active" }); });
       one("[data-clear]").hidden = ![...given.keys()].some((name) => name !== "status");
     };
@@ -151,7 +152,7 @@
     }
     if (event.target.closest("[data-help]")) one("#keys")?.showModal();
     const back = event.target.closest("[data-back]");
-    if (back && document.referrer.startsWith(`${location.origin}/findings?`)) { event.preventDefault(); history.back(); }
+    if (back && document.referrer.startsWith(`${location.origin}${back.pathname}?`)) { event.preventDefault(); history.back(); }
   });
   const boxes = () => all("#triage input[name=id]");
   function count() {

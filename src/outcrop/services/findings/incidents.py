@@ -24,6 +24,7 @@ from outcrop.store.people import accounts
 
 PLACES = 100  # places on one page of an incident
 _AUTHORS = 20
+_ACTIVE_PLACES, _LINES = 500, 200  # of the activity: the places that changed last, and audit lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,13 @@ async def get_places(db: Connection, account_id: int, incident_id: UUID, *, page
     """Return one page of an incident's places."""
     offset = (page - 1) * PLACES
     places = await table.select_places(db, account_id, incident_id, offset=offset, limit=PLACES)
-    dated = [(place.committed_at, place.id, place) for place in places if place.committed_at is not None]
-    oldest = min(dated)[2] if dated else None
+    oldest = await table.select_oldest_place(db, account_id, incident_id)
     authors = await table.select_authors(db, account_id, incident_id, _AUTHORS)
     return IncidentPlaces(places, oldest, authors)
+
+
+async def list_activity(db: Connection, account_id: int, incident_id: UUID) -> list[audit.AuditLine]:
+    """Return the newest audit lines about an incident and its places, newest first."""
+    ids = await table.select_recent_place_ids(db, account_id, incident_id, _ACTIVE_PLACES)
+    targets = [str(id_) for id_ in (incident_id, *ids)]
+    return await audit.select_for_targets(db, account_id, targets, limit=_LINES)

@@ -55,6 +55,30 @@ async def select_places(
     return [rows.build_finding(row) for row in await cursor.fetchall()]
 
 
+async def select_recent_place_ids(
+    db: Connection, account_id: int, incident_id: UUID, limit: int
+) -> list[UUID]:
+    """Return the ids of the findings of an incident that changed last, the latest first."""
+    cursor = await db.execute(
+        f"""SELECT id FROM findings WHERE {rows.OF_ACCOUNT} AND incident_id = %s
+            ORDER BY updated_at DESC, id LIMIT %s""".encode(),
+        [account_id, incident_id, limit],
+    )
+    return [finding_id for (finding_id,) in await cursor.fetchall()]
+
+
+async def select_oldest_place(db: Connection, account_id: int, incident_id: UUID) -> Finding | None:
+    """Return the finding of an incident that has the oldest commit; None if no commit has a date."""
+    cursor = await db.execute(
+        f"""SELECT {rows.COLUMNS} FROM findings
+            WHERE {rows.OF_ACCOUNT} AND incident_id = %s AND committed_at IS NOT NULL
+            ORDER BY committed_at, id LIMIT 1""".encode(),
+        [account_id, incident_id],
+    )
+    row = await cursor.fetchone()
+    return None if row is None else rows.build_finding(row)
+
+
 async def lock_places(db: Connection, account_id: int, incident_ids: Sequence[UUID]) -> None:
     """Lock the findings of incidents in the order of their ids, as every triage does."""
     await db.execute(
