@@ -16,7 +16,7 @@ API_URL = f"https://{HOST}/api/v3"
 _API = "/api/v3"
 
 
-class CodeHost:
+class ExampleCodeHost:
     """Serve the repositories of a folder: `OWNER/NAME.git` and `gist/ID.git`."""
 
     def __init__(self, folder: Path) -> None:

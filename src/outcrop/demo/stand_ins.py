@@ -12,7 +12,7 @@ from aiohttp import web
 
 from outcrop.demo import code_host, receiver, repositories, site
 from outcrop.demo.certificates import CertificateFiles, write_certificates
-from outcrop.demo.code_host import CodeHost
+from outcrop.demo.code_host import ExampleCodeHost
 from outcrop.demo.history import publish
 from outcrop.demo.issuers import IssuerRequest, Issuers
 from outcrop.demo.planted import planted_in
@@ -29,7 +29,7 @@ _NOTICE = "Demo: every credential is made up, and stand-ins on this machine answ
 class StandIns:
     """The stand-ins and their state. `later`: the changes between first and second scans have happened."""
 
-    code: CodeHost
+    code: ExampleCodeHost
     issuers: Issuers
     receiver: Receiver
     certificates: CertificateFiles
@@ -110,7 +110,10 @@ async def open_stand_ins(folder: Path, now: datetime, show: Callable[[str], None
     issuers = Issuers(planted_in([*repositories.templates(), *site.templates()]))
     names = sorted(issuers.hosts | {code_host.HOST, SITE, GONE, receiver.HOST})
     stand_ins = StandIns(
-        CodeHost(folder / "repositories"), issuers, Receiver(show), write_certificates(folder, names, now)
+        ExampleCodeHost(folder / "repositories"),
+        issuers,
+        Receiver(show),
+        write_certificates(folder, names, now),
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(stand_ins.certificates.certificate, stand_ins.certificates.key)

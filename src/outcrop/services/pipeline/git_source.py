@@ -271,11 +271,13 @@ async def _clone_login(
     if source.host is not None:
         host = open_host_of(context, key, source, token)
         return await host.login() if host.is_own_host(source.url) else None
-    if token is not None:
+    is_app = token is not None and reveal(token).startswith("{")
+    if token is not None and not is_app:
         name, colon, password = reveal(token).partition(":")
         return (name, password) if colon else ("x-access-token", name)
-    host = open_host_of(context, key, source, None)
-    return await host.login() if context.github_token and host.is_own_host(source.url) else None
+    host = open_host_of(context, key, source, token)
+    has_token = is_app or context.github_token is not None
+    return await host.login() if has_token and host.is_own_host(source.url) else None
 
 
 async def _run_job(

@@ -64,19 +64,19 @@ API_OPTIONS = ApiOptions()
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class HostPage:
     """The items of one page of a list, and the URL of the next page."""
 
     items: list[Any] | None  # None if the response is not a page
     next: str | None = None
 
 
-ReadPage = Callable[["HttpResponse", Any], Page]  # gets the response and its decoded body
+ReadPage = Callable[["HttpResponse", Any], HostPage]  # gets the response and its decoded body
 
 
-def read_linked_page(response: "HttpResponse", value: Any) -> Page:
+def read_linked_page(response: "HttpResponse", value: Any) -> HostPage:
     """Return the page of a list whose body is a JSON list and whose Link header names the next page."""
-    return Page(value if isinstance(value, list) else None, next_link(response))
+    return HostPage(value if isinstance(value, list) else None, next_link(response))
 
 
 def next_link(response: "HttpResponse") -> str | None:

@@ -72,8 +72,8 @@ class InstanceHost(CodeHost):
     async def is_gone(self, commit: str, content: str, items: str | None = None) -> bool | None:
         """Whether the host answers 404 for the API path `commit` and serves what is at the path `content`.
 
-        `content` lists branches, of which there must be one: without access to the code a host may answer 404
-        for every commit. `items` is the field of that list; None if the response is the list.
+        `content` lists branches, and at least one must be there: without access to the code a host may answer
+        404 for every commit. `items` is the field of that list; None if the response is the list.
         """
         with suppress(HostError):
             status = await self.api.status(commit)

@@ -9,7 +9,7 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import TargetKind
-from outcrop.sources.code_host.api import ApiStyle, Page
+from outcrop.sources.code_host.api import ApiStyle, HostPage
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.fields import Fields, flag
 from outcrop.sources.code_host.host import HostAccess, HostType, Login, PathTarget
@@ -199,21 +199,21 @@ def _text(url: str, text: str, author: object) -> HostedText:
     return HostedText(f"/{path}", url, text, author if isinstance(author, str) else None)
 
 
-def _read_continued(response: "HttpResponse", value: Any) -> Page:
+def _read_continued(response: "HttpResponse", value: Any) -> HostPage:
     """Return a page; a header has the token of the next one."""
     items, token = inner(value, "value"), response.headers.get("x-ms-continuationtoken")
     if not isinstance(items, list):
-        return Page(None)
-    return Page(items, _with_query(response.url, "continuationToken", token) if token else None)
+        return HostPage(None)
+    return HostPage(items, _with_query(response.url, "continuationToken", token) if token else None)
 
 
-def _read_skipped(response: "HttpResponse", value: Any) -> Page:
+def _read_skipped(response: "HttpResponse", value: Any) -> HostPage:
     """Return a page; the next one begins behind its items, and the last one is not full."""
     items = inner(value, "value")
     if not isinstance(items, list) or len(items) < 100:
-        return Page(items if isinstance(items, list) else None)
+        return HostPage(items if isinstance(items, list) else None)
     skipped = dict(parse_qsl(urlsplit(response.url).query)).get("$skip", "0")
-    return Page(items, _with_query(response.url, "$skip", str(int(skipped) + len(items))))
+    return HostPage(items, _with_query(response.url, "$skip", str(int(skipped) + len(items))))
 
 
 def _with_query(url: str, name: str, value: str) -> str:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind
-from outcrop.sources.code_host.api import ApiStyle, Page
+from outcrop.sources.code_host.api import ApiStyle, HostPage
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.fields import Fields, flag
 from outcrop.sources.code_host.host import CodeHost, HostAccess, HostType, Login, PathTarget
@@ -281,22 +281,24 @@ def _text_at(url: str, text: str, raw: Any) -> HostedText:
     return HostedText(f"/{path}", url, text, author if isinstance(author, str) else None)
 
 
-def _read_page(_response: "HttpResponse", value: Any) -> Page:
+def _read_page(_response: "HttpResponse", value: Any) -> HostPage:
     """Return a page of Bitbucket Cloud, which names the next one."""
     items, following = inner(value, "values"), inner(value, "next")
-    return Page(items if isinstance(items, list) else None, following if isinstance(following, str) else None)
+    return HostPage(
+        items if isinstance(items, list) else None, following if isinstance(following, str) else None
+    )
 
 
-def _read_server_page(response: "HttpResponse", value: Any) -> Page:
+def _read_server_page(response: "HttpResponse", value: Any) -> HostPage:
     """Return a page of a Data Center, which has the start of the next one."""
     items, start = inner(value, "values"), inner(value, "nextPageStart")
     if not isinstance(items, list):
-        return Page(None)
+        return HostPage(None)
     if inner(value, "isLastPage") is not False or not isinstance(start, int):
-        return Page(items)
+        return HostPage(items)
     parts = urlsplit(response.url)
     query = dict(parse_qsl(parts.query)) | {"start": str(start)}
-    return Page(items, parts._replace(query=urlencode(query)).geturl())
+    return HostPage(items, parts._replace(query=urlencode(query)).geturl())
 
 
 def _send(token: Secret) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind
-from outcrop.sources.code_host.api import ApiStyle, Page, next_link
+from outcrop.sources.code_host.api import ApiStyle, HostPage, next_link
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.fields import Fields, flag
 from outcrop.sources.code_host.host import HostAccess, HostType, Login, PathTarget
@@ -158,17 +158,17 @@ def _text(raw: Any, *fields: str) -> HostedText:
     return HostedText(f"/{path}", url, text_of(raw, *fields), author if isinstance(author, str) else None)
 
 
-def _read_page(response: "HttpResponse", value: Any) -> Page:
+def _read_page(response: "HttpResponse", value: Any) -> HostPage:
     """Return a page; without a Link header another page follows while there are more items in total."""
     items = value if isinstance(value, list) else None
     if "Link" in response.headers or not items:
-        return Page(items, next_link(response))
+        return HostPage(items, next_link(response))
     parts = urlsplit(response.url)
     query = dict(parse_qsl(parts.query))
     page, total = int(query.get("page", "1")), response.headers.get("X-Total-Count", "")
     if not (total.isascii() and total.isdigit()) or int(total[:12]) <= page * len(items):
-        return Page(items)
-    return Page(items, parts._replace(query=urlencode(query | {"page": str(page + 1)})).geturl())
+        return HostPage(items)
+    return HostPage(items, parts._replace(query=urlencode(query | {"page": str(page + 1)})).geturl())
 
 
 def _send(token: Secret) -> Mapping[str, str]:

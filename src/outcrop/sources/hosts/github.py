@@ -17,6 +17,7 @@ from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.fields import Fields
 from outcrop.sources.code_host.host import CodeHost, HostAccess, HostType, Login
 from outcrop.sources.code_host.hosted import HostedCommit, HostedGist, HostedRepository
+from outcrop.sources.hosts.github_app import parse_app
 
 if TYPE_CHECKING:
     from outcrop.net.http import HttpClient
@@ -55,9 +56,12 @@ class GitHub(CodeHost):
         etags: EtagCache | None = None,
         options: ApiOptions = API_OPTIONS,
     ) -> None:
+        self._app = parse_app(token)
+
         async def auth() -> Mapping[str, str]:
             """Return the headers that send the token."""
-            return {} if token is None else {"Authorization": f"Bearer {reveal(token)}"}
+            sent = await self._own_token()
+            return {} if sent is None else {"Authorization": f"Bearer {sent}"}
 
         self._api = HostApi(http, base_url, token, auth, _STYLE, etags=etags, options=options)
         self._token = token
@@ -152,7 +156,14 @@ class GitHub(CodeHost):
 
     async def login(self) -> Login | None:
         """Return the login of this client's token; None without a token."""
-        return None if self._token is None else self.clone_login(self._token)
+        token = await self._own_token()
+        return None if token is None else ("x-access-token", token)
+
+    async def _own_token(self) -> str | None:
+        """Return the token that is sent: that of an app's installation, or the credential itself."""
+        if self._app is not None:
+            return await self._app.token(self._api.post, self._api.now())
+        return None if self._token is None else reveal(self._token)
 
     async def _is_token_of(self, login: str) -> bool:
         """Whether the token belongs to the user `login`; False without a token or with the token of an app.
