@@ -19,6 +19,7 @@ from outcrop.store.findings.suppressions import to_like_pattern
 from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
 from tests.support.portal_client import Person, sign_in
+from tests.support.rulesets import github_token
 
 
 def test_a_glob_becomes_a_like_pattern() -> None:
@@ -192,6 +193,11 @@ def test_the_command_adds_lists_and_removes_rules(
     assert (added["hidden"], added["expires_at"]) == (1, "2999-01-01T00:00:00+00:00")
     assert _paths(backend, tenant)["tests/a.py"]
     assert call("list", *slug) == [added]
+    token = github_token()
+    masked = call("add", *slug, "--path", "none/*", "--reason", f"was {token}")
+    assert token not in masked["reason"]
+    assert masked["reason"].startswith("was ghp_********")
+    call("remove", *slug, masked["id"])
     assert call("remove", *slug, added["id"])["id"] == added["id"]
     assert call("list", *slug) == []
     assert not any(_paths(backend, tenant).values())

@@ -1,5 +1,6 @@
 """The command `outcrop suppression`."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -8,9 +9,9 @@ from outcrop.cli import session as cli
 from outcrop.cli.session import OPERATOR, AsJson, Slug, run, show, show_all, start
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.ids import parse_id
-from outcrop.domain.secret import MaskedText
-from outcrop.limits import TEXT_LENGTH
+from outcrop.notes import NoteCleaner
 from outcrop.runtime import open_session
+from outcrop.scanner.engine.load import load_ruleset
 from outcrop.services import accounts, suppressions
 from outcrop.services.suppressions import (
     SuppressionPreview,
@@ -19,6 +20,9 @@ from outcrop.services.suppressions import (
     checked_scope,
     public_fields,
 )
+from outcrop.sources.workspace import cache_folder
+
+_RULES_SECONDS = 60.0  # a command can wait for the rules, by which credentials are masked
 
 suppression = typer.Typer(help="Rules that hide findings from the active view.", no_args_is_help=True)
 
@@ -57,14 +61,17 @@ def add_rule(
     async def add() -> SuppressionRule:
         async with open_session(settings) as session:
             account = await accounts.get_account(session.db, slug)
-            if len(reason) > TEXT_LENGTH:
-                raise BadInputError("the reason is too long")
+            own_rules = [settings.rules] if settings.rules else []
+            cleaner = NoteCleaner(
+                partial(load_ruleset, own_rules, cache=cache_folder()), timeout=_RULES_SECONDS
+            )
+            masked = await cleaner.clean(session.db, session.keys, account.id, reason)
             async with session.db.transaction():
                 rule = await suppressions.add_rule(
                     session.db,
                     account,
                     scope,
-                    reason=MaskedText(reason),
+                    reason=masked,
                     expires_at=expiry,
                     by=OPERATOR,
                     now=session.now,
