@@ -98,8 +98,14 @@ def test_a_head_that_is_too_long_is_refused(backend: Backend, header: bytes) -> 
     assert said == b"" or (said.startswith(b"HTTP/1.1 400 ") and b'"error":"bad_request"' in said)
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n"], ids=["nothing", "half"])
-def test_a_head_that_does_not_end_is_not_waited_for(backend: Backend, sent: bytes) -> None:
+@pytest.mark.parametrize(
+    ("sent", "answered"),
+    [(b"", False), (b"GET /healthz HTTP/1.1\r\nHost: a\r\n", True)],
+    ids=["nothing", "half"],
+)
+def test_a_head_that_does_not_end_is_not_waited_for(backend: Backend, sent: bytes, answered: bool) -> None:
+    """A browser that opened a connection early would take an answer to nothing for that to its next request."""
+
     class ImpatientProtocol(ApiProtocol):
         max_head_seconds = 0.3
 
@@ -108,7 +114,9 @@ def test_a_head_that_does_not_end_is_not_waited_for(backend: Backend, sent: byte
         socket.create_connection(("127.0.0.1", int(server.base_url.rpartition(":")[2]))) as sock,
     ):
         sock.sendall(sent)
-        assert b'"error":"bad_request"' in _answer(sock)
+        answer = _answer(sock)
+    assert (b'"error":"bad_request"' in answer) is answered
+    assert answered or answer == b""
 
 
 def test_heads_of_ordinary_length_and_long_bodies_are_taken(backend: Backend) -> None:

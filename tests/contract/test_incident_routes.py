@@ -278,3 +278,9 @@ def test_deleting_an_account_leaves_nothing_of_its_incidents(backend: Backend) -
     backend.run(lambda db: accounts.delete_account(db, tenant.account.slug))
     for table in ("incidents", "incident_changes", "incident_comments", "rollup_deltas", "rollups"):
         assert backend.sql(f"SELECT FROM {table} WHERE account_id = %s", tenant.account.id) == [], table
+
+
+def test_a_path_with_two_methods_names_both(backend: Backend) -> None:
+    tenant = backend.tenant()
+    answer = tenant.client.put(f"/api/v1/incidents/{_import(backend, tenant)}/comments")
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD, POST")

@@ -6,6 +6,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from outcrop.api.shapes import json_response
 from outcrop.domain.account import API_MINIMUM
@@ -91,11 +92,21 @@ async def _handle_unexpected_error(request: Request, _: Exception) -> Response:
     return internal_error(request.scope[REQUEST_ID])
 
 
-async def _handle_routing_error(_: Request, exc: Exception) -> Response:
+def _methods_of_path(request: Request) -> set[str]:
+    """Return the methods of all routes with the path of a request: each route has one."""
+    return {
+        method
+        for route in request.app.routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
+
+
+async def _handle_routing_error(request: Request, exc: Exception) -> Response:
     """Return the response for an unknown path (404) or method (405)."""
     assert isinstance(exc, HTTPException)  # noqa: S101
     if exc.status_code == 405:
-        methods = {part.strip() for part in (exc.headers or {}).get("Allow", "").split(",")} - {""}
+        methods = _methods_of_path(request)
         allow = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
         return error(405, "method_not_allowed", f"this path accepts {allow}", {"Allow": allow})
     return error(404, "not_found", "there is no such path")

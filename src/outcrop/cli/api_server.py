@@ -100,9 +100,11 @@ class ApiProtocol(HttpToolsProtocol):
     def _refuse(self) -> None:
         if self.transport.is_closing():
             return
-        if self._in_head:
+        if self._in_head and self._head:
             self.send_400_response("")
-        else:  # nothing of a next request has come, only the rest of the last one
+        else:
+            # Nothing of a request has come. A browser opens connections before it needs them, and would take
+            # a response for that to its next request.
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's message is not JSON

@@ -160,8 +160,8 @@ async def hide_new(db: Connection, account_id: int, finding_ids: Sequence[UUID])
     # OFFSET 0 keeps the planner from joining all findings of the account with the rules.
     await db.execute(
         f"""WITH hidden AS (
-            UPDATE findings SET suppressed_at = date_trunc('second', clock_timestamp()),
-                                suppressed_by = m.rule
+            UPDATE findings t SET suppressed_at = date_trunc('second', clock_timestamp()),
+                                  suppressed_by = m.rule
             FROM (SELECT DISTINCT ON (f.id) f.id AS finding, r.id AS rule
                   FROM unnest(%s::uuid[]) AS batch (finding_id)
                   CROSS JOIN LATERAL (SELECT * FROM findings
@@ -169,7 +169,7 @@ async def hide_new(db: Connection, account_id: int, finding_ids: Sequence[UUID])
                   JOIN suppression_rules r ON r.account_id = f.account_id
                   WHERE f.suppressed_at IS NULL AND {_ACTIVE} AND {_MATCHES}
                   ORDER BY f.id, r.created_at, r.id) m
-            WHERE {rows.OF_ACCOUNT} AND findings.id = m.finding AND {rows.one_of("findings.id")}
+            WHERE {rows.OF_ACCOUNT} AND t.id = m.finding AND {rows.one_of("t.id")}
             RETURNING m.finding, m.rule)
             INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
             SELECT %s, date_trunc('second', clock_timestamp()), %s, 'finding.suppress', finding::text, 'ok',
