@@ -81,12 +81,26 @@ def test_without_a_schedule_there_is_no_next_run(target: Outcrop) -> None:
 
 
 def test_every_option_is_stored(target: Outcrop) -> None:
-    owner = target("add", "github:acme", "--forks", "--no-archived", "--no-wikis", "--gists", "--json").json
-    assert owner["options"] == {"forks": True, "archived": False, "wikis": False, "gists": True}
+    owner = target(
+        "add", "github:acme", "--forks", "--no-archived", "--no-wikis", "--gists", "--discussions", "--json"
+    ).json
+    assert owner["options"] == {
+        "forks": True,
+        "archived": False,
+        "wikis": False,
+        "gists": True,
+        "discussions": True,
+    }
     default = target(
         "add", "github:other", "--no-forks", "--archived", "--wikis", "--no-gists", "--json"
     ).json
-    assert default["options"] == {"forks": False, "archived": True, "wikis": True, "gists": False}
+    assert default["options"] == {
+        "forks": False,
+        "archived": True,
+        "wikis": True,
+        "gists": False,
+        "discussions": False,
+    }
     site = target(
         "add",
         "https://example.com",

@@ -246,7 +246,13 @@ def test_names_of_github_are_the_same_in_capitals_and_other_addresses_are_not() 
 
 
 def test_options_are_those_of_the_kind() -> None:
-    assert choose(OWNER, {"forks": True}) == {"forks": True, "archived": True, "wikis": True, "gists": False}
+    assert choose(OWNER, {"forks": True}) == {
+        "forks": True,
+        "archived": True,
+        "wikis": True,
+        "gists": False,
+        "discussions": False,
+    }
     assert choose(SITE, {}) == OPTIONS[SITE]
     assert choose(SITE, {"depth": 0, "pages": 1}) == OPTIONS[SITE] | {"depth": 0, "pages": 1}
     assert OPTIONS[SITE]["depth"] == 3, "choosing changes nothing for others"

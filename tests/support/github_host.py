@@ -85,6 +85,8 @@ class GitHubHost:
     blocked: dict[str, int] = field(default_factory=dict)  # full name → 451 or 403
     faults: deque[Fault] = field(default_factory=deque)  # for the next requests, in this order
     lifetimes: dict[str, int] = field(default_factory=dict)  # token → requests until it is revoked
+    # full name → what people wrote, by the path of the list: issues, issues/comments, pulls/comments
+    texts: dict[str, dict[str, list[Json]]] = field(default_factory=dict)
     clone_base: str = "https://git.example"
     limit: int = 5_000
     limit_status: int = 403
@@ -210,6 +212,33 @@ class GitHubHost:
         }
         self.gists[gist_id] = gist
         return gist
+
+    def add_text(
+        self, full_name: str, listing: str, number: int, body: str, *, day: int = 1, **fields: Any
+    ) -> Json:
+        """Add an issue with this number, or to a list of comments a comment on that issue."""
+        lists = self.texts.setdefault(full_name, {"issues": [], "issues/comments": [], "pulls/comments": []})
+        url = f"https://github.example/{full_name}/issues/{number}"
+        text = {"id": 900 + sum(map(len, lists.values())), "body": body, "user": {"login": "jo"}}
+        text |= {"created_at": stamp(day), "updated_at": stamp(day)}
+        if listing == "issues":
+            text |= {"number": number, "title": "Title", "html_url": url}
+        else:
+            text |= {"html_url": f"{url}#comment-{text['id']}"}
+        lists[listing].append(text | fields)
+        return lists[listing][-1]
+
+    def _texts(self, request: web.BaseRequest, name: str, rest: list[str]) -> Fault:
+        """Return a list of texts, those since a time, or one text."""
+        lists, path = self.texts.get(name, {}), "/".join(rest)
+        if path in {"issues", "pulls", "issues/comments", "pulls/comments"}:
+            since = request.query.get("since", "")
+            found = [text for text in lists.get(path, []) if text["updated_at"] >= since]
+            return self._page(request, found, request.path.removeprefix(self.prefix))
+        listing, _, number = path.rpartition("/")
+        key = "number" if listing == "issues" else "id"
+        found = [text for text in lists.get(listing, []) if str(text[key]) == number]
+        return _json(found[0]) if found else error(404, "Not Found")
 
     def rename(self, old: str, new: str) -> None:
         """Rename a repository; requests for the old name are redirected."""
@@ -415,6 +444,8 @@ class GitHubHost:
                 return self._page(
                     request, [self._commit(name, sha) for sha in self.commits[name]], request.path
                 )
+            case ["issues" | "pulls", *_]:
+                return self._texts(request, name, rest)
             case ["commits", sha]:
                 known = [full for full in self.commits[name] if full.startswith(sha)]
                 return (

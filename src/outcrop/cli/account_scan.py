@@ -10,7 +10,7 @@ from outcrop.cli.session import OPERATOR, print_json, run, show, start
 from outcrop.cli.streams import fail
 from outcrop.domain.errors import BadInputError, DatabaseUnavailableError
 from outcrop.domain.scan import ScanRun, ScanStatus, public_fields
-from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec
+from outcrop.domain.target import TargetKind, TargetSpec, scan_options
 from outcrop.runtime import open_runtime
 from outcrop.services import accounts
 from outcrop.services.pipeline.foreground import run_in_foreground
@@ -29,13 +29,14 @@ def scan_for_account(
     kind: str | None,
     *,
     host_url: str | None,
+    discussions: bool,
     jobs: int,
     as_json: bool,
     validate: bool,
 ) -> None:
     """Scan the targets one after the other; each is a scan run. Print the runs; exit with 2 if one failed."""
     settings = start() if validate else start().model_copy(update={"validate_": "off"})
-    specs = [_spec(target, kind, host_url, settings) for target in targets]
+    specs = [_spec(target, kind, host_url, settings, discussions=discussions) for target in targets]
     try:
         runs = run(lambda: _main(settings, slug, specs, jobs or count_cores()))
     except DatabaseUnavailableError:
@@ -59,7 +60,9 @@ def scan_for_account(
         fail(f"{failed[0].target}: {failed[0].error or failed[0].status}")
 
 
-def _spec(target: str, kind: str | None, host_url: str | None, settings: Settings) -> TargetSpec:
+def _spec(
+    target: str, kind: str | None, host_url: str | None, settings: Settings, *, discussions: bool
+) -> TargetSpec:
     """Parse a target. A path is allowed here, since only an operator uses the command line."""
     chosen = TargetKind.REPOSITORY if kind == "git" else TargetKind(kind) if kind in set(TargetKind) else None
     if "://" not in target and not is_remote(target):
@@ -68,7 +71,12 @@ def _spec(target: str, kind: str | None, host_url: str | None, settings: Setting
             raise BadInputError(f"{target}: no such file or folder")
         return TargetSpec(TargetKind.FOLDER, str(path.resolve()))
     found = read_target(target, chosen, host_url=host_url, web_host=settings.github_host)
-    return TargetSpec(found.kind, found.name, options=dict(OPTIONS[found.kind]), host_url=found.host_url)
+    return TargetSpec(
+        found.kind,
+        found.name,
+        options=scan_options(found.kind, discussions=discussions),
+        host_url=found.host_url,
+    )
 
 
 async def _main(settings: Settings, slug: str, specs: list[TargetSpec], jobs: int) -> list[ScanRun]:

@@ -47,6 +47,10 @@ HostUrl = Annotated[
     str | None, typer.Option("--host-url", metavar="URL", help="Address of a self-hosted code host.")
 ]
 
+Discussions = Annotated[
+    bool, typer.Option("--discussions", help="Of a code host: also issues, pull requests and comments.")
+]
+
 # --- The output
 
 Format = Annotated[

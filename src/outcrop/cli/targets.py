@@ -61,6 +61,12 @@ def add_target(
     gists: Annotated[
         bool | None, typer.Option("--gists/--no-gists", help="Include the owner's gists.")
     ] = None,
+    discussions: Annotated[
+        bool | None,
+        typer.Option(
+            "--discussions/--no-discussions", help="Include issues, merge or pull requests and comments."
+        ),
+    ] = None,
     leak_places: Annotated[
         bool, typer.Option("--leak-places", help="Also request files that are often published by mistake.")
     ] = False,
@@ -85,6 +91,7 @@ def add_target(
         "archived": archived,
         "wikis": wikis,
         "gists": gists,
+        "discussions": discussions,
         "depth": depth,
         "pages": pages,
     }

@@ -91,8 +91,8 @@ def split_stored_name(kind: TargetKind, stored: str) -> tuple[str, str | None]:
 
 # The options of each kind of target, with their defaults.
 OPTIONS: dict[TargetKind, dict[str, bool | int]] = {
-    TargetKind.OWNER: {"forks": False, "archived": True, "wikis": True, "gists": False},
-    TargetKind.REPOSITORY: {"wikis": True},
+    TargetKind.OWNER: {"forks": False, "archived": True, "wikis": True, "gists": False, "discussions": False},
+    TargetKind.REPOSITORY: {"wikis": True, "discussions": False},
     TargetKind.GISTS: {},
     TargetKind.GIST: {},
     TargetKind.COMMIT: {},
@@ -248,6 +248,12 @@ def choose(kind: TargetKind, chosen: Mapping[str, bool | int]) -> dict[str, bool
         if name in RANGES and value not in RANGES[name]:
             raise BadInputError(f"{name} must be a number from {RANGES[name][0]} to {RANGES[name][-1]:,}")
     return OPTIONS[kind] | dict(chosen)
+
+
+def scan_options(kind: TargetKind, *, discussions: bool) -> dict[str, bool | int]:
+    """Return the options of a target that is scanned once; a kind without discussions ignores them."""
+    has_them = discussions and "discussions" in OPTIONS[kind]
+    return OPTIONS[kind] | ({"discussions": True} if has_them else {})
 
 
 # --- include and exclude patterns

@@ -113,6 +113,7 @@ OPTION = {
     "archived": "Archived repositories",
     "wikis": "Wikis",
     "gists": "Gists of the same name",
+    "discussions": "Issues, merge or pull requests and comments",
     "depth": "Link depth",
     "pages": "Maximum number of pages",
     "leak_places": "Paths that often leak (/.env, /.git …)",

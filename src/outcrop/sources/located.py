@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class CommitInfo(NamedTuple):
     """A commit, its author, and its author date in seconds since 1970 (None if git's date is malformed)."""
 
-    commit: str
+    commit: str  # "" for what was written on a web page
     author: str | None = None
     at: int | None = None
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from outcrop.domain.errors import OperatorError
-from outcrop.domain.finding import Confidence
+from outcrop.domain.finding import Confidence, SourceType
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import TargetSpec
+from outcrop.limits import DISCUSSION_TEXTS
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpClient, open_http
 from outcrop.scanner.engine.ruleset import RuleSet
@@ -93,6 +94,44 @@ def list_sources(spec: TargetSpec, access: RemoteAccess, gaps: list[Gap]) -> lis
         return asyncio.run(list_all())
     except HostError as error:
         raise OperatorError(f"{spec.shown}: {error.message}") from None
+
+
+def scan_discussions(
+    source: ScanSource, access: RemoteAccess, ruleset: RuleSet, floor: Confidence, progress: ProgressCallback
+) -> ScanOutcome:
+    """Scan the issues, requests and comments of a repository, and return the hits and gaps.
+
+    Arguments are as for `scan_site`. An error of the host and the limit of texts are gaps.
+    """
+    outcome, skipped = ScanOutcome(), list[Gap]()
+
+    async def scan_texts() -> None:
+        """List the texts and add the hits and gaps of each to the outcome."""
+        async with open_http(access.egress) as http:
+            host = access.open_host(http, source, skipped)
+            async for text in host.discussions(source.host_repository or ""):
+                if outcome.files == DISCUSSION_TEXTS:
+                    outcome.gap(source.source, f"stopped after {outcome.files:,} issues and comments")
+                    return
+                body, path = text.text.encode("utf-8", "surrogateescape"), text.path.encode()
+                outcome.files += 1
+                outcome.size += len(body)
+                found = scan_content(ruleset, body, floor)
+                outcome.located += [
+                    LocatedHit(hit, path, source_type=SourceType.ENDPOINT, url=text.html_url)
+                    for _, hit in applicable_hits(found, path)
+                ]
+                for reason in found.gaps:
+                    outcome.gap(text.path, reason)
+                progress(outcome)
+
+    try:
+        asyncio.run(scan_texts())
+    except HostError as error:
+        outcome.gap(source.source, error.message)
+    for gap in skipped:
+        outcome.gap(gap.what, gap.why)
+    return outcome
 
 
 def scan_site(

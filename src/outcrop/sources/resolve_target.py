@@ -27,7 +27,7 @@ class ScanSource:
     """
 
     source: str  # the identity, which stays the same when a repository is renamed
-    kind: str  # git, commit, site, folder
+    kind: str  # git, commit, site, folder, discussions
     url: str
     html_url: str = ""
     full_name: str | None = None  # OWNER/NAME
@@ -54,6 +54,7 @@ class ScanSource:
         return self.host_key or (self.full_name if self.github else None)
 
 
+DISCUSSIONS = "/discussions"  # ends the name of the source of a repository's discussions
 _NEW_FIELDS = ("host", "host_url", "host_key")
 
 
@@ -116,7 +117,7 @@ async def resolve_pushed(
     return [
         replace(source, options=source.options | {PUSHED: True})
         for source in found
-        if not source.options.get("wiki")
+        if source.kind != "discussions" and not source.options.get("wiki")
     ]
 
 
@@ -225,15 +226,18 @@ def _with_wiki(
     has_credential: bool,
     gaps: list[Gap],
 ) -> list[ScanSource]:
-    """Return the sources of a repository and, by the options of `spec`, its wiki.
+    """Return the sources of a repository and, by the options of `spec`, its discussions and its wiki.
 
-    Return [] if the repository is empty, or if it may not be scanned; the latter is added to `gaps`.
+    Of an empty repository only the discussions are returned. Return [] if it may not be scanned, which is
+    added to `gaps`.
     `has_credential` is as in `resolve_target`.
     """
-    if not _may_scan(repository, has_credential=has_credential, gaps=gaps) or repository.empty:
+    if not _may_scan(repository, has_credential=has_credential, gaps=gaps):
         return []
-    sources = [_repository_source(repository, spec, host)]
-    if repository.has_wiki and spec.options.get("wikis", True):
+    sources = [] if repository.empty else [_repository_source(repository, spec, host)]
+    if spec.options.get("discussions") and not repository.is_wiki:
+        sources.append(_discussions_source(repository, spec, host))
+    if not repository.empty and repository.has_wiki and spec.options.get("wikis", True):
         sources.append(_wiki_source(repository, spec, host))
     return sources
 
@@ -325,6 +329,23 @@ def _wiki_source(repository: HostedRepository, spec: TargetSpec, host: CodeHost)
         exclude=_path_patterns(spec, spec.exclude),
     )
     return _on_host(source, spec, host)
+
+
+def _discussions_source(repository: HostedRepository, spec: TargetSpec, host: CodeHost) -> ScanSource:
+    """Return the source of a repository's issues, merge or pull requests and comments.
+
+    Its address is no repository: a release that does not know this kind of source cannot clone it.
+    """
+    source = ScanSource(
+        f"{host.source_of(repository)}{DISCUSSIONS}",
+        "discussions",
+        f"{repository.html_url}/-discussions",
+        html_url=repository.html_url,
+        full_name=repository.full_name,
+        visibility=repository.visibility,
+        github=host.name == "github",
+    )
+    return _on_host(source, spec, host, repository.key or repository.full_name)
 
 
 def _gist_source(gist: HostedGist, spec: TargetSpec, host: CodeHost) -> ScanSource:

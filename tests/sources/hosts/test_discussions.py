@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.host import CodeHost
 from outcrop.sources.code_host.hosted import HostedText
 from tests.sources.hosts.test_every_host import KINDS, Kind, Running
@@ -83,6 +84,24 @@ TEXTS: dict[str, Callable[[str, StandIn], dict[str, list[Json]]]] = {
 }
 
 
+def paths(stand_in: StandIn) -> list[str]:
+    """Return the paths of the issue or request and of the comment, by the name of the list that has both."""
+    kind = next(iter(stand_in.texts)).rpartition("/")[2]
+    return [
+        f"{kind}/1",
+        {
+            "gitlab": f"{kind}/1/notes/5",
+            "azure": f"{kind}/1/threads/2/comments/5",
+        }.get(_flavour(stand_in), f"{kind}/1/comments/5"),
+    ]
+
+
+def _flavour(stand_in: StandIn) -> str:
+    """Return which host has such lists of comments."""
+    lists = " ".join(stand_in.texts)
+    return "gitlab" if "/notes" in lists else "azure" if "/threads" in lists else ""
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_text_and_its_comments_are_listed(kind: Kind, tmp_path: Path) -> None:
     with run_stand_in(kind.make(), tmp_path / "tls") as stand_in:
@@ -99,3 +118,28 @@ def test_a_text_and_its_comments_are_listed(kind: Kind, tmp_path: Path) -> None:
     assert [text.text for text in texts] == ["Title\ntext", "comment"]
     assert all(text.html_url.startswith(repository.html_url) for text in texts)
     assert texts[1].author == "jo"
+    assert [text.path for text in texts] == paths(stand_in)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_text_is_gone_only_if_the_host_lists_the_others(kind: Kind, tmp_path: Path) -> None:
+    with run_stand_in(kind.make(), tmp_path / "tls") as stand_in:
+        stand_in.add(f"{kind.project}/shop")
+        running = Running(kind, stand_in)
+        (repository,) = running.call(lambda host: host.repositories(kind.owner))
+        stand_in.texts = TEXTS[kind.name](repository.html_url, stand_in)
+        key = repository.key or repository.full_name
+        (listing, (issue, *_)), *_ = stand_in.texts.items()
+        path = paths(stand_in)[0]
+
+        def present() -> object:
+            return running.call(lambda host: host.discussion_text(key, path))
+
+        assert present() == "Title\ntext"
+        issue.update(title="", body="", description="")
+        assert str(present()).strip() == ""
+        stand_in.texts[listing] = []
+        assert present() is None
+        stand_in.texts.clear()
+        with pytest.raises(HostError):
+            present()

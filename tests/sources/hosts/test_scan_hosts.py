@@ -46,3 +46,30 @@ def test_a_group_is_cloned_with_the_token_of_its_host(kind: Kind, tmp_path: Path
     assert scanned.findings[0]["source_visibility"] == "private"
     assert anonymous.secrets == []
     assert all(kind.token not in f"{request.path}{request.query}" for request in stand_in.requests)
+
+
+def test_discussions_are_scanned_without_an_account(tmp_path: Path, scan: Scan) -> None:
+    kind = next(kind for kind in KINDS if kind.name == "gitlab" and kind.url is None)
+    issue = {"id": 9, "iid": 1, "title": "help", "description": token("talk"), "user_notes_count": 0}
+    with run_stand_in(kind.make(), tmp_path / "tls") as stand_in:
+        repository = stand_in.add(f"{kind.project}/vault", commits=[])
+        url = f"https://gitlab.com/{repository.path}/-/issues/1"
+        stand_in.texts = {
+            f"projects/{repository.id}/issues": [issue | {"web_url": url}],
+            f"projects/{repository.id}/merge_requests": [],
+        }
+        assert stand_in.server is not None
+        access = RemoteAccess(stand_in.server.egress, "https://api.github.com")
+        target = f"gitlab:{kind.owner}"
+        assert scan(target, access=access).secrets == []
+        scanned = scan(target, access=access, discussions=True)
+        stand_in.texts.clear()
+        failed = scan(target, access=access, discussions=True)
+    assert scanned.secrets == [token("talk")]
+    (finding,) = scanned.findings
+    assert (finding["source_type"], finding["source_url"], finding["file_path"]) == (
+        "endpoint",
+        url,
+        "issues/1",
+    )
+    assert any("404" in str(gap) for gap in failed.gaps)

@@ -51,6 +51,8 @@ def azure_devops(host: str = "dev.azure.com", prefix: str = "") -> StandIn:
         path = unquote(request.path.removeprefix(f"{prefix}/"))
         if path in state.texts:
             return answer_json({"value": state.texts[path]})
+        if (text := state.find_text(path)) is not None:
+            return answer_json(text)
         match path.split("/"):
             case [org, "_apis", "projects"]:
                 return _projects(state, request, org)

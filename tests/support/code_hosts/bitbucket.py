@@ -40,6 +40,8 @@ def bitbucket_cloud() -> StandIn:
         path = unquote(request.path.removeprefix("/2.0/"))
         if path in state.texts:
             return answer_json({"values": state.texts[path]})
+        if (text := state.find_text(path)) is not None:
+            return answer_json(text)
         match path.split("/"):
             case ["user"]:
                 return answer_json({"username": "robot"}, headers={"X-OAuth-Scopes": "account"})
@@ -111,6 +113,8 @@ def bitbucket_server(host: str = "bb.example", prefix: str = "") -> StandIn:
         path = unquote(request.path.removeprefix(f"{prefix}/rest/api/1.0/"))
         if path in state.texts:
             return answer_json({"values": state.texts[path], "isLastPage": True})
+        if (text := state.find_text(path)) is not None:
+            return answer_json(text)
         match path.split("/"):
             case ["projects", key, "repos"]:
                 listed = [shape(repo) for repo in visible if repo.owner.lower() == key.lower()]

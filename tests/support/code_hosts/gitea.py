@@ -43,6 +43,8 @@ def gitea(host: str = "git.example", prefix: str = "") -> StandIn:
         path = request.path.removeprefix(f"{prefix}/api/v1/")
         if path in state.texts:
             return answer_json(state.texts[path])
+        if (text := state.find_text(path)) is not None:
+            return answer_json(text)
         match path.split("/"):
             case ["user"]:
                 return answer_json({"id": 1, "login": "robot"})

@@ -61,6 +61,8 @@ class StandIn:
     expires_after: int | None = None  # requests after which the token is refused
     served: Path | None = None  # folder of the bare repositories
     texts: dict[str, list[Any]] = field(default_factory=dict)  # discussions, by the path that lists them
+    # Texts whose own path is not that of their list, by its beginning.
+    singles: dict[str, list[Any]] = field(default_factory=dict)
     requests: list[ReceivedRequest] = field(default_factory=list)
     server: FakeServer | None = None
 
@@ -70,6 +72,14 @@ class StandIn:
         repository = Repository(100 + len(self.repositories), owner, name, **fields)
         self.repositories.append(repository)
         return repository
+
+    def find_text(self, path: str) -> Any:
+        """Return the text at the path that follows from its list: `…/issues/1`; None if there is none."""
+        listing, _, number = path.rpartition("/")
+        for text in self.singles.get(listing, self.texts.get(listing, [])):
+            if number in {str(text.get(name)) for name in ("iid", "id", "pullRequestId")}:
+                return text
+        return None
 
     @property
     def paths(self) -> list[str]:

@@ -58,6 +58,7 @@ class ScanOptions(NamedTuple):
     kind: "TargetKind | None" = None  # of remote targets; None means that it is guessed
     web_host: str = "github.com"
     host_url: str | None = None  # the address of a self-hosted code host, for all remote targets
+    discussions: bool = False  # whether issues, requests and comments of code hosts are scanned too
     access: "RemoteAccess | None" = None  # None if remote targets are not allowed
 
     @property

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.line import one_line
 from outcrop.domain.scan import Gap
-from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec
+from outcrop.domain.target import TargetKind, TargetSpec, scan_options
 from outcrop.services.local_scan.options import ScanOptions, TargetInfo
 from outcrop.services.local_scan.repository import scan_remote_repository
 from outcrop.sources.code_host.targets import read_target
 from outcrop.sources.git.clone import Remote
 from outcrop.sources.located import ProgressCallback, ScanOutcome
-from outcrop.sources.remote import RemoteAccess, list_sources, scan_site
+from outcrop.sources.remote import RemoteAccess, list_sources, scan_discussions, scan_site
 from outcrop.sources.resolve_target import ScanSource
 
 
@@ -37,6 +37,12 @@ def scan_remote_target(
             host=source.host_name,
             repo=None if source.kind == "site" else source.html_url or source.url,
         )
+        if source.kind == "discussions":
+            yield (
+                scan_discussions(source, options.access, options.ruleset, options.min_confidence, progress),
+                info,
+            )
+            continue
         if source.kind == "site":
             access = options.access
             yield scan_site(source, access, options.ruleset, options.min_confidence, progress), info
@@ -70,7 +76,9 @@ def _list_sources(
         html_url = name.removesuffix(".git")
         return [ScanSource(name, "git", remote.url, html_url=html_url, full_name=_full_name(name))]
     skipped: list[Gap] = []
-    spec = TargetSpec(kind, name, options=dict(OPTIONS[kind]), host_url=host_url)
+    spec = TargetSpec(
+        kind, name, options=scan_options(kind, discussions=options.discussions), host_url=host_url
+    )
     sources = list_sources(spec, access, skipped)
     gaps += [(one_line(gap.what), one_line(gap.why)) for gap in skipped]
     return sources

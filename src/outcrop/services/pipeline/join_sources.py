@@ -35,8 +35,8 @@ log = structlog.get_logger()
 
 
 def list_addresses(source: ScanSource) -> list[str]:
-    """Return the normalised addresses of a repository, gist or folder; none for a site."""
-    if source.kind == "site":
+    """Return the normalised addresses of a repository, gist or folder; none for a site or discussions."""
+    if source.kind in {"site", "discussions"}:
         return []
     texts = [source.source] if source.kind == "folder" else [source.url]
     if not source.options.get("wiki"):  # its page is one of the repository's

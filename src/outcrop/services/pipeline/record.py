@@ -368,7 +368,7 @@ def _move_to_place(finding: Finding, secret: DetectedSecret, recording: _Recordi
         detection_confidence=hit.confidence,
         matched_text=_storable(hit.secret.masked()),
         pattern=CredentialPattern(hit.rule.name, hit.rule.secret_type),
-        commit=None if origin is None else origin.commit,
+        commit=None if origin is None else origin.commit or None,
         author=None if author is None else _storable(recording.author_masker.mask(author))[:_MAX_AUTHOR],
         committed_at=None if origin is None else origin.committed_at,
     )

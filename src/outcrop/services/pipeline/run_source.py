@@ -9,6 +9,7 @@ from outcrop.domain.errors import OutcropError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
 from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext, SourceKey, SourceReport
+from outcrop.services.pipeline.discussion_source import scan_discussions
 from outcrop.services.pipeline.fence import OutdatedScanError, hold_source
 from outcrop.services.pipeline.git_source import scan_repository
 from outcrop.services.pipeline.host_access import load_credential
@@ -26,6 +27,8 @@ from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.db import UNAVAILABLE
 
 log = structlog.get_logger()
+
+_SCANS = {"site": scan_site, "discussions": scan_discussions}  # by kind of source
 
 
 async def scan_source(context: RunContext, account_id: int, scan_id: UUID, source: str) -> None:
@@ -71,8 +74,7 @@ async def _scan(
         if claimed.attempts <= MAX_ATTEMPTS:
             token = await load_credential(context, key.account_id, claimed.run.target_id)
             await claim_aliases(context, key, source)
-            scan = scan_site if source.kind == "site" else scan_repository
-            await scan(context, key, source, token, report)
+            await _SCANS.get(source.kind, scan_repository)(context, key, source, token, report)
             return None
     except (HostError, OutcropError) as failure:
         error = failure.message

@@ -26,12 +26,12 @@ from outcrop.scanner.engine.scan import scan_content
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport
 from outcrop.services.pipeline.fence import write_transaction
 from outcrop.services.pipeline.masking import SecretMasker
+from outcrop.services.pipeline.presence import contains_credential
 from outcrop.services.pipeline.record import (
     DetectedSecret,
     ScanCoverage,
     count_as_seen,
     open_path,
-    open_value,
     record_secrets,
     release_gap,
     resolve_finding,
@@ -345,20 +345,4 @@ async def _is_served(
         return None
     if _IN_GIT_FOLDER in _path_text(context, key, stored):
         return None
-    return await asyncio.to_thread(_contains_credential, context, key, stored, response.body)
-
-
-def _contains_credential(
-    context: RunContext, key: SourceKey, stored: StoredFinding, body: bytes
-) -> bool | None:
-    """Whether a body contains the credential of a finding, literally or as the rules detect it.
-
-    None if it is not found and its value is not stored: the rules may have changed.
-    """
-    value = open_value(context, key, stored)
-    if value is not None and value.encode("utf-8", "surrogateescape") in body:
-        return True
-    hits = scan_content(context.ruleset, body, Confidence.LOW).hits
-    if any(context.keys.compute_fingerprint(hit.secret) == stored.fingerprint for _, hit in hits):
-        return True
-    return None if value is None else False
+    return await asyncio.to_thread(contains_credential, context, key, stored, response.body)

@@ -7,6 +7,7 @@ written and how it is opened).
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
@@ -121,11 +122,20 @@ class CodeHost(ABC):
         """Return the gist with this id; raise NotImplementedError if the host has none."""
         raise NotImplementedError
 
-    async def discussions(self, repository: str) -> AsyncIterator[HostedText]:  # noqa: ARG002
-        """Yield the issues and merge or pull requests of a repository, each followed by its comments."""
-        nothing: tuple[HostedText, ...] = ()
-        for text in nothing:
-            yield text
+    @abstractmethod
+    def discussions(self, repository: str, since: datetime | None = None) -> AsyncIterator[HostedText]:
+        """Yield the issues and merge or pull requests of a repository, and their comments.
+
+        `repository` is its key. Those that were not edited after `since` may be left out.
+        """
+
+    @abstractmethod
+    async def discussion_text(self, repository: str, path: str) -> str | None:
+        """Return the present text of what `discussions` has yielded with this path; None if it is gone.
+
+        It is gone only if the host answers 404 or 410 for it and lists the others. Raise HostError if that is
+        not clear.
+        """
 
     def path_of(self, url: str) -> str:
         """Return what a target's address or `HOST:NAME` says of a repository, as `repository` takes it."""

@@ -1,6 +1,7 @@
 """Repositories, gists, commits and discussions as a code host lists them: the same types for every host."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from urllib.parse import urlsplit
 
 from outcrop.domain.finding import Visibility
@@ -56,10 +57,11 @@ class HostedCommit:
 class HostedText:
     """An issue, a merge or pull request, or a comment of one, as somebody wrote it."""
 
-    path: str  # of its web page, with the comment's anchor; stays the same when the text is edited
+    path: str  # such as `issues/12/comments/345`, of the host's numbers: the same when the text is edited
     html_url: str
     text: str
     author: str | None = None
+    created_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

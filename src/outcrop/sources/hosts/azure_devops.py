@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -10,6 +11,7 @@ from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import TargetKind
 from outcrop.sources.code_host.api import ApiStyle, HostPage
+from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.fields import Fields, flag
 from outcrop.sources.code_host.host import HostAccess, HostType, Login, PathTarget
@@ -102,7 +104,11 @@ class AzureDevOps(InstanceHost):
         content = self._path(f"{path}/refs", "filter=heads/&$top=1")
         return await self.is_gone(self._path(f"{path}/commits/{sha}"), content, "value")
 
-    async def discussions(self, repository: str) -> AsyncIterator[HostedText]:
+    async def discussions(
+        self,
+        repository: str,
+        since: datetime | None = None,  # noqa: ARG002 - the host has no such parameter
+    ) -> AsyncIterator[HostedText]:
         """Yield the pull requests of a repository, each followed by its comments."""
         path = f"{_git_path(repository)}/pullrequests"
         web = inner(await self.api.get(self._path(_git_path(repository))), "webUrl")
@@ -111,14 +117,25 @@ class AzureDevOps(InstanceHost):
         async for raw in self.api.pages(listing, _read_skipped, id_field="pullRequestId"):
             id_ = _FIELDS.field(raw, "pullRequestId", int)
             url = f"{base}/pullrequest/{id_}"
-            yield _text(url, text_of(raw, "title", "description"), inner(raw, "createdBy", "uniqueName"))
+            own, author = f"pullrequests/{id_}", inner(raw, "createdBy", "uniqueName")
+            created_at = read_time(raw, "creationDate")
+            yield _text(own, url, text_of(raw, "title", "description"), author, created_at)
             threads = inner(await self.api.get(self._path(f"{path}/{id_}/threads")), "value")
             for thread in threads if isinstance(threads, list) else ():
                 comments = inner(thread, "comments")
                 for comment in comments if isinstance(comments, list) else ():
                     place = f"{url}?discussionId={inner(thread, 'id')}&commentId={inner(comment, 'id')}"
                     author = inner(comment, "author", "uniqueName")
-                    yield _text(place, text_of(comment, "content"), author)
+                    thread_id, comment_id = (_FIELDS.field(part, "id", int) for part in (thread, comment))
+                    comment_path = f"{own}/threads/{thread_id}/comments/{comment_id}"
+                    written_at = read_time(comment, "publishedDate")
+                    yield _text(comment_path, place, text_of(comment, "content"), author, written_at)
+
+    async def discussion_text(self, repository: str, path: str) -> str | None:
+        """Return the present text of a pull request or comment; None if it is gone."""
+        base = _git_path(repository)
+        listing = self._path(f"{base}/pullrequests", "searchCriteria.status=all&$top=1")
+        return await read_present_text(self.api, self._path(f"{base}/{checked_path(path)}"), listing)
 
     async def _of_project(self, org: str, project: Any) -> AsyncIterator[HostedRepository]:
         """Yield the repositories of a project, and its wiki."""
@@ -193,10 +210,9 @@ def _checked(pattern: re.Pattern[str], text: str, what: str) -> str:
     return text
 
 
-def _text(url: str, text: str, author: object) -> HostedText:
+def _text(path: str, url: str, text: str, author: object, created_at: datetime | None) -> HostedText:
     """Return a pull request or comment at an address."""
-    path = url.partition("://")[2].partition("/")[2]
-    return HostedText(f"/{path}", url, text, author if isinstance(author, str) else None)
+    return HostedText(path, url, text, author if isinstance(author, str) else None, created_at)
 
 
 def _read_continued(response: "HttpResponse", value: Any) -> HostPage:

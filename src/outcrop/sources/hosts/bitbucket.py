@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -9,6 +10,7 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind
 from outcrop.sources.code_host.api import ApiStyle, HostPage
+from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.fields import Fields, flag
 from outcrop.sources.code_host.host import CodeHost, HostAccess, HostType, Login, PathTarget
@@ -102,23 +104,33 @@ class BitbucketCloud(InstanceHost):
                 updated_at=None,
             )
 
-    async def discussions(self, repository: str) -> AsyncIterator[HostedText]:
+    async def discussions(
+        self,
+        repository: str,
+        since: datetime | None = None,  # noqa: ARG002 - the host has no such time for comments
+    ) -> AsyncIterator[HostedText]:
         """Yield the pull requests and issues of a repository, each followed by its comments."""
         path = f"/repositories/{quote(repository)}"
         async for raw in self.api.pages(f"{path}/pullrequests?pagelen=50&{_STATES}", _read_page):
-            yield _text(raw, inner(raw, "title"), inner(raw, "description"))
-            comments = f"{path}/pullrequests/{_FIELDS.field(raw, 'id', int)}/comments?pagelen=100"
-            async for comment in self.api.pages(comments, _read_page):
-                yield _text(comment, inner(comment, "content", "raw"))
+            own = f"pullrequests/{_FIELDS.field(raw, 'id', int)}"
+            yield _text(own, raw, inner(raw, "title"), inner(raw, "description"))
+            async for comment in self.api.pages(f"{path}/{own}/comments?pagelen=100", _read_page):
+                yield _text(_comment_path(own, comment), comment, inner(comment, "content", "raw"))
         try:
             async for raw in self.api.pages(f"{path}/issues?pagelen=50", _read_page):
-                yield _text(raw, inner(raw, "title"), inner(raw, "content", "raw"))
-                comments = f"{path}/issues/{_FIELDS.field(raw, 'id', int)}/comments?pagelen=100"
-                async for comment in self.api.pages(comments, _read_page):
-                    yield _text(comment, inner(comment, "content", "raw"))
+                own = f"issues/{_FIELDS.field(raw, 'id', int)}"
+                yield _text(own, raw, inner(raw, "title"), inner(raw, "content", "raw"))
+                async for comment in self.api.pages(f"{path}/{own}/comments?pagelen=100", _read_page):
+                    yield _text(_comment_path(own, comment), comment, inner(comment, "content", "raw"))
         except HostError as error:
             if error.kind != "not_found":  # the repository has no issue tracker
                 raise
+
+    async def discussion_text(self, repository: str, path: str) -> str | None:
+        """Return the present text of a pull request, issue or comment; None if it is gone."""
+        base = f"/repositories/{quote(repository)}"
+        listing = f"{base}/{checked_path(path).partition('/')[0]}?pagelen=1"
+        return await read_present_text(self.api, f"{base}/{path}", listing)
 
     async def token_owner(self) -> tuple[str | None, tuple[str, ...]]:
         """Return the user of the token, and the scopes that it lacks."""
@@ -208,7 +220,11 @@ class BitbucketServer(InstanceHost):
             return None
         return await self.is_gone(f"{path}/commits/{sha}", f"{path}/branches?limit=1", "values")
 
-    async def discussions(self, repository: str) -> AsyncIterator[HostedText]:
+    async def discussions(
+        self,
+        repository: str,
+        since: datetime | None = None,  # noqa: ARG002 - the host has no such parameter
+    ) -> AsyncIterator[HostedText]:
         """Yield the pull requests of a repository, each followed by its comments."""
         match = _KEY.fullmatch(repository)
         if match is None:
@@ -217,13 +233,23 @@ class BitbucketServer(InstanceHost):
         web = f"{self.url}{_server_path(match[1])}/pull-requests"
         async for raw in self.api.pages(f"{path}?state=ALL&{_SERVER_LIST}", _read_server_page):
             id_ = _FIELDS.field(raw, "id", int)
-            yield _text_at(f"{web}/{id_}", text_of(raw, "title", "description"), raw)
+            own = f"pull-requests/{id_}"
+            yield _text_at(own, f"{web}/{id_}", text_of(raw, "title", "description"), raw)
             async for activity in self.api.pages(
                 f"{path}/{id_}/activities?{_SERVER_LIST}", _read_server_page
             ):
                 if isinstance(comment := inner(activity, "comment"), dict):
                     url = f"{web}/{id_}/overview?commentId={_FIELDS.field(comment, 'id', int)}"
-                    yield _text_at(url, text_of(comment, "text"), comment)
+                    yield _text_at(_comment_path(own, comment), url, text_of(comment, "text"), comment)
+
+    async def discussion_text(self, repository: str, path: str) -> str | None:
+        """Return the present text of a pull request or comment; None if it is gone."""
+        match = _KEY.fullmatch(repository)
+        if match is None:
+            raise invalid_name(repository, "the key of a repository")
+        base = _server_path(match[1])
+        listing = f"{base}/pull-requests?state=ALL&limit=1"
+        return await read_present_text(self.api, f"{base}/{checked_path(path)}", listing)
 
     def _repository(self, raw: Any) -> HostedRepository:
         """Return the repository in decoded JSON."""
@@ -266,19 +292,24 @@ def _clone_href(raw: Any) -> str | None:
     return None
 
 
-def _text(raw: Any, *texts: object) -> HostedText:
+def _comment_path(own: str, comment: Any) -> str:
+    """Return the path of a comment of the pull request or issue with the path `own`."""
+    return f"{own}/comments/{_FIELDS.field(comment, 'id', int)}"
+
+
+def _text(path: str, raw: Any, *texts: object) -> HostedText:
     """Return a pull request, issue or comment in decoded JSON of Bitbucket Cloud."""
     url = _FIELDS.https_url(inner(raw, "links", "html"), "href")
-    return _text_at(url, "\n".join(text for text in texts if isinstance(text, str) and text), raw)
+    return _text_at(path, url, "\n".join(text for text in texts if isinstance(text, str) and text), raw)
 
 
-def _text_at(url: str, text: str, raw: Any) -> HostedText:
+def _text_at(path: str, url: str, text: str, raw: Any) -> HostedText:
     """Return a text at an address, with its author."""
     author = (
         inner(raw, "author", "nickname") or inner(raw, "user", "nickname") or inner(raw, "author", "name")
     )
-    path = url.partition("://")[2].partition("/")[2]
-    return HostedText(f"/{path}", url, text, author if isinstance(author, str) else None)
+    created_at = read_time(raw, "created_on") or read_time(raw, "createdDate")
+    return HostedText(path, url, text, author if isinstance(author, str) else None, created_at)
 
 
 def _read_page(_response: "HttpResponse", value: Any) -> HostPage:

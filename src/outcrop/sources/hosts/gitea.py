@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -10,6 +11,7 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind
 from outcrop.sources.code_host.api import ApiStyle, HostPage, next_link
+from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.fields import Fields, flag
 from outcrop.sources.code_host.host import HostAccess, HostType, Login, PathTarget
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 _NAME = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._-]{1,100}?"
 _OWNER = re.compile(_NAME)
 _FULL_NAME = re.compile(rf"({_NAME}/{_NAME})(?:\.git)?")
+_NUMBER = re.compile(r"/(?:issues|pulls)/([0-9]{1,18})(?=[/?#]|\Z)")  # in an address
 _SHA = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
 _COMMIT = re.compile(rf"({_NAME}/{_NAME})/commit/({_SHA.pattern})", re.IGNORECASE)
 _PAGE_OF_REPOSITORY = re.compile(
@@ -98,14 +101,23 @@ class Gitea(InstanceHost):
         path = f"/repos/{quote(full_name)}"
         return await self.is_gone(f"{path}/git/commits/{sha}", f"{path}/branches?limit=1")
 
-    async def discussions(self, repository: str) -> AsyncIterator[HostedText]:
+    async def discussions(self, repository: str, since: datetime | None = None) -> AsyncIterator[HostedText]:
         """Yield the issues and pull requests of a repository, then all comments."""
+        after = "" if since is None else f"&since={since:%Y-%m-%dT%H:%M:%SZ}"
         full_name = self._repository(await self.api.get(f"/repositories/{quote(repository)}")).full_name
         path = f"/repos/{quote(full_name)}/issues"
-        async for raw in self.api.pages(f"{path}?state=all&{_LIMIT}&page=1", _read_page):
+        async for raw in self.api.pages(f"{path}?state=all{after}&{_LIMIT}&page=1", _read_page):
             yield _text(raw, "title", "body")
-        async for raw in self.api.pages(f"{path}/comments?{_LIMIT}&page=1", _read_page):
+        async for raw in self.api.pages(f"{path}/comments?{_LIMIT}{after}&page=1", _read_page):
             yield _text(raw, "body")
+
+    async def discussion_text(self, repository: str, path: str) -> str | None:
+        """Return the present text of an issue, pull request or comment; None if it is gone."""
+        full_name = self._repository(await self.api.get(f"/repositories/{quote(repository)}")).full_name
+        issues = f"/repos/{quote(full_name)}/issues"
+        _, number, *comment = checked_path(path).split("/")
+        item = f"{issues}/comments/{comment[1]}" if comment else f"{issues}/{number}"
+        return await read_present_text(self.api, item, f"{issues}?state=all&limit=1")
 
     async def token_owner(self) -> tuple[str | None, tuple[str, ...]]:
         """Return the user of the token; a token without the scope read:user does not show it."""
@@ -154,8 +166,19 @@ def _text(raw: Any, *fields: str) -> HostedText:
     """Return an issue, pull request or comment in decoded JSON."""
     url = _FIELDS.https_url(raw, "html_url")
     author = inner(raw, "user", "login")
-    path = url.partition("://")[2].partition("/")[2]
-    return HostedText(f"/{path}", url, text_of(raw, *fields), author if isinstance(author, str) else None)
+    match = _NUMBER.search(url)
+    if match is None:
+        raise _FIELDS.missing("html_url")
+    path = f"issues/{match[1]}"
+    if "title" not in fields:
+        path += f"/comments/{_FIELDS.field(raw, 'id', int)}"
+    return HostedText(
+        path,
+        url,
+        text_of(raw, *fields),
+        author if isinstance(author, str) else None,
+        read_time(raw, "created_at"),
+    )
 
 
 def _read_page(response: "HttpResponse", value: Any) -> HostPage:

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -13,10 +14,12 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
 from outcrop.sources.code_host.api import API_OPTIONS, ApiOptions, ApiStyle, EtagCache, HostApi, origin
+from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.fields import Fields
 from outcrop.sources.code_host.host import CodeHost, HostAccess, HostType, Login
-from outcrop.sources.code_host.hosted import HostedCommit, HostedGist, HostedRepository
+from outcrop.sources.code_host.hosted import HostedCommit, HostedGist, HostedRepository, HostedText
+from outcrop.sources.code_host.instance import inner, text_of
 from outcrop.sources.hosts.github_app import parse_app
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ PER_PAGE = 100  # the most that GitHub allows
 _OWNER = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _FULL_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}/(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,100}")
 _GIST_ID = re.compile(r"[A-Za-z0-9]{1,64}")
+_NUMBER = re.compile(r"/(?:issues|pull)/([0-9]{1,18})(?=[/?#]|\Z)")  # in the address of a comment
 _SHA = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
 _DESCRIPTIONS = {
     _OWNER: "the name of a user or organisation",
@@ -64,6 +68,8 @@ class GitHub(CodeHost):
             return {} if sent is None else {"Authorization": f"Bearer {sent}"}
 
         self._api = HostApi(http, base_url, token, auth, _STYLE, etags=etags, options=options)
+        # What people write may have credentials, so these responses are never stored with their ETags.
+        self._texts = HostApi(http, base_url, token, auth, ApiStyle(headers=_HEADERS), options=options)
         self._token = token
         self._login: str | None = None
 
@@ -139,6 +145,32 @@ class GitHub(CodeHost):
             ):
                 return True
         return None
+
+    async def discussions(self, repository: str, since: datetime | None = None) -> AsyncIterator[HostedText]:
+        """Yield the issues and pull requests of a repository, then all comments, then review comments."""
+        path = f"/repos/{_checked(_FULL_NAME, repository)}"
+        query = f"sort=created&direction=asc&per_page={PER_PAGE}"
+        query += "" if since is None else f"&since={since:%Y-%m-%dT%H:%M:%SZ}"
+        try:
+            async for raw in self._texts.pages(f"{path}/issues?state=all&{query}"):
+                yield _text(raw)
+        except HostError as error:
+            if error.status != HTTPStatus.GONE:
+                raise
+            # Issues are turned off: pull requests have a list of their own.
+            listing = f"{path}/pulls?state=all&sort=created&direction=asc&per_page={PER_PAGE}"
+            async for raw in self._texts.pages(listing):
+                yield _text(raw)
+        for kind in ("issues", "pulls"):
+            async for raw in self._texts.pages(f"{path}/{kind}/comments?{query}"):
+                yield _text(raw, kind)
+
+    async def discussion_text(self, repository: str, path: str) -> str | None:
+        """Return the present text of an issue, pull request or comment; None if it is gone."""
+        kind, number, *comment = checked_path(path).split("/")
+        base = f"/repos/{_checked(_FULL_NAME, repository)}/{kind}"
+        item = f"{base}/comments/{comment[1]}" if comment else f"{base}/{number}"
+        return await read_present_text(self._texts, item, f"{base}?state=all&per_page=1")
 
     def is_own_host(self, clone_url: str) -> bool:
         """Whether a clone URL is https and at the web host of this API, which the token is for.
@@ -237,6 +269,25 @@ def _parse_gist(raw: Any) -> HostedGist:
     )
 
 
+def _text(raw: Any, comments_of: str | None = None) -> HostedText:
+    """Return an issue or pull request in decoded JSON, or a comment in the list `issues` or `pulls`."""
+    url = _FIELDS.https_url(raw, "html_url")
+    if comments_of is None:
+        path = f"issues/{_FIELDS.field(raw, 'number', int)}"
+    elif match := _NUMBER.search(url):
+        path = f"{comments_of}/{match[1]}/comments/{_FIELDS.field(raw, 'id', int)}"
+    else:
+        raise _FIELDS.missing("html_url")
+    author = inner(raw, "user", "login")
+    return HostedText(
+        path,
+        url,
+        text_of(raw, "title", "body"),
+        author if isinstance(author, str) else None,
+        read_time(raw, "created_at"),
+    )
+
+
 def _commit_path(full_name: str, sha: str) -> str:
     """Return the API path of the commit `sha` of the repository OWNER/NAME.
 
@@ -289,8 +340,9 @@ def _url_after_full_page(url: str, value: Any) -> str | None:
     return parts._replace(query=urlencode(query | {"page": str(int(query.get("page", "1")) + 1)})).geturl()
 
 
+_HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
 _STYLE = ApiStyle(
-    headers={"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},
+    headers=_HEADERS,
     reduce=_reduce,
     next_after_304=_url_after_full_page,
 )

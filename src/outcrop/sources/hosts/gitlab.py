@@ -12,6 +12,7 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import TargetKind
 from outcrop.sources.code_host.api import ApiStyle
+from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.fields import Fields, flag
 from outcrop.sources.code_host.host import HostAccess, HostType, Login, PathTarget
@@ -93,18 +94,29 @@ class GitLab(InstanceHost):
             async for raw in self.api.pages(f"/projects/{id_}/snippets?per_page=100"):
                 yield self._snippet(raw, full_name)
 
-    async def discussions(self, repository: str) -> AsyncIterator[HostedText]:
+    async def discussions(
+        self,
+        repository: str,
+        since: datetime | None = None,  # noqa: ARG002 - an edited comment need not show in its issue's time
+    ) -> AsyncIterator[HostedText]:
         """Yield the issues and merge requests of a project, each followed by its comments."""
         project = f"/projects/{_quoted(repository)}"
         for kind in ("issues", "merge_requests"):
             async for raw in self.api.pages(f"{project}/{kind}?scope=all&state=all&per_page=100"):
                 url, iid = _FIELDS.https_url(raw, "web_url"), _FIELDS.field(raw, "iid", int)
-                yield _text(raw, url, "title", "description")
+                yield _text(raw, f"{kind}/{iid}", url, "title", "description")
                 if inner(raw, "user_notes_count") == 0:
                     continue
                 async for note in self.api.pages(f"{project}/{kind}/{iid}/notes?per_page=100"):
                     if not flag(note, "system"):
-                        yield _text(note, f"{url}#note_{_FIELDS.field(note, 'id', int)}", "body")
+                        id_ = _FIELDS.field(note, "id", int)
+                        yield _text(note, f"{kind}/{iid}/notes/{id_}", f"{url}#note_{id_}", "body")
+
+    async def discussion_text(self, repository: str, path: str) -> str | None:
+        """Return the present text of an issue, merge request or comment; None if it is gone."""
+        item = f"/projects/{_quoted(repository)}/{checked_path(path)}"
+        listing = f"/projects/{_quoted(repository)}/{path.partition('/')[0]}?scope=all&state=all&per_page=1"
+        return await read_present_text(self.api, item, listing)
 
     async def token_owner(self) -> tuple[str | None, tuple[str, ...]]:
         """Return the user of the token, and the scopes that it lacks."""
@@ -208,11 +220,16 @@ def _has_no_snippets(project: Any) -> bool:
     )
 
 
-def _text(raw: Any, url: str, *fields: str) -> HostedText:
+def _text(raw: Any, path: str, url: str, *fields: str) -> HostedText:
     """Return an issue, merge request or comment in decoded JSON."""
     author = inner(raw, "author", "username")
-    path = url.partition("://")[2].partition("/")[2]
-    return HostedText(f"/{path}", url, text_of(raw, *fields), author if isinstance(author, str) else None)
+    return HostedText(
+        path,
+        url,
+        text_of(raw, *fields),
+        author if isinstance(author, str) else None,
+        read_time(raw, "created_at"),
+    )
 
 
 def _quoted(path: str) -> str:
