@@ -57,7 +57,7 @@ def test_issues_and_comments_are_findings_with_their_addresses_and_authors(
         first["source_type"],
         first["repo_full_name"],
         first["author"],
-        first["commit_sha"] if "commit_sha" in first else None,
+        first["commit_id"],
     ) == (
         "endpoint",
         talk.name,
