@@ -135,6 +135,8 @@ def test_a_text_is_gone_only_if_the_host_lists_the_others(kind: Kind, tmp_path: 
         def present() -> object:
             return running.call(lambda host: host.discussion_text(key, path))
 
+        named = running.call(lambda host: host.repository(repository.full_name))
+        assert named.id == repository.id, "a scan asks by name whether it is still the same repository"
         assert present() == "Title\ntext"
         issue.update(title="", body="", description="")
         assert str(present()).strip() == ""
