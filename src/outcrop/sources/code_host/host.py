@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
+from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret
@@ -119,8 +120,8 @@ class CodeHost(ABC):
             yield gist
 
     async def gist(self, id: str) -> HostedGist:  # noqa: A002
-        """Return the gist with this id; raise NotImplementedError if the host has none."""
-        raise NotImplementedError
+        """Return the gist with this id. Raise OperatorError if the host has no gists."""
+        raise OperatorError(f"this code host has no gists: {id[:100]!r} cannot be scanned as one")
 
     @abstractmethod
     def discussions(self, repository: str, since: datetime | None = None) -> AsyncIterator[HostedText]:

@@ -20,7 +20,7 @@ class PoolSlots:
 
     @asynccontextmanager
     async def hold(self, *, urgent: bool) -> AsyncIterator[None]:
-        """Hold a slot during the body; wait until there is one."""
+        """Wait for a free slot and hold it while the `with` block runs."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting[urgent].append(turn)
         self._assign()
