@@ -108,6 +108,25 @@ def test_the_steps_of_a_source_read_no_more_rows_in_a_larger_run(backend: Backen
     assert {name: (small[name], rows) for name, rows in large.items() if rows > small[name] + 20} == {}
 
 
+def test_a_run_is_shown_as_cheaply_while_the_index_is_full_of_ended_sources(backend: Backend) -> None:
+    account_id = backend.tenant().account.id
+
+    async def count(db: Connection) -> dict[str, int]:
+        scan_id = await _create_run(db, account_id, 8_000)
+        for status in ("running", "done"):
+            await db.execute(
+                "UPDATE scan_sources SET status = %s WHERE account_id = %s AND scan_id = %s",
+                [status, account_id, scan_id],
+            )
+        await db.execute(  # as a vacuum that finds two live entries in ten pages
+            """SELECT pg_restore_relation_stats('schemaname', 'public', 'relname', 'scan_sources_begun',
+                                                'relpages', 10, 'reltuples', 2::real)"""
+        )
+        return await count_rows_read(db, lambda: scans.select(db, account_id, scan_id))
+
+    assert sum(backend.run(count).values()) < 20
+
+
 def test_an_unfinished_run_shows_the_sums_of_all_its_sources(backend: Backend, tenant: Tenant) -> None:
     account_id = tenant.account.id
 

@@ -22,7 +22,8 @@ PLAN_SOURCE = "plan"  # the source that represents the planning of a run: the ru
 INTERRUPTED_AFTER = 60  # seconds without a heartbeat after which a running run is shown as interrupted
 _HEARTBEAT_INTERVAL = 5  # seconds; an earlier heartbeat is not written
 
-# Sources that have begun and not ended: a few, found by the index `scan_sources_begun`.
+# Sources that have begun and not ended: a few, found by the index `scan_sources_begun`. The planner must not
+# take the primary key, which leads to all sources of the run: `+ 0` and CASE keep it from that.
 _BEGUN = """(status = 'running' OR (status = 'queued'
              AND (progress <> '{}' OR findings_new + findings_seen + findings_resolved > 0)))"""
 _SUMS = ", ".join(f"coalesce(sum((progress ->> '{name}')::bigint), 0) AS {name}" for name in COUNTERS)
@@ -44,7 +45,8 @@ _SELECT = f"""
         SELECT coalesce(sum(findings_new), 0) AS new, coalesce(sum(findings_seen), 0) AS seen,
                coalesce(sum(findings_resolved), 0) AS resolved, {_SUMS}
         FROM scan_sources q
-        WHERE s.finished_at IS NULL AND q.account_id = s.account_id AND q.scan_id = s.id AND {_BEGUN}) p
+        WHERE s.finished_at IS NULL AND q.account_id + 0 = s.account_id AND {_BEGUN}
+          AND CASE WHEN {_BEGUN} THEN q.scan_id END = s.id) p
 """
 
 
