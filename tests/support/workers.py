@@ -23,12 +23,12 @@ from outcrop.domain.scan import Trigger
 from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec
 from outcrop.runtime import prepare_database
 from outcrop.services.pipeline.enqueue import start_run
+from outcrop.services.pipeline.maintenance import requeue_stalled_jobs
 from outcrop.settings import Settings
-from outcrop.store.db import Connection
-from outcrop.store.runs import jobs, scans
 from tests.support.backend import Backend, Tenant, running_server
 from tests.support.git_host import ENV, GitHost, git_host
 from tests.support.github_host import GitHubHost, github_host, merge_egress
+from tests.support.periodic import run_all
 from tests.support.rulesets import cached_in, github_token
 
 T = TypeVar("T")
@@ -156,14 +156,8 @@ class Deployment:
 
     def requeue_stalled_jobs(self) -> int:
         """Put the jobs of dead workers back into the queue, as every worker does; return how many."""
-
-        async def work(db: Connection) -> int:
-            stalled = await jobs.requeue_stalled(db, DEAD_AFTER)
-            for arguments in stalled:
-                await scans.mark_interrupted(db, arguments["account_id"], UUID(arguments["scan_id"]))
-            return len(stalled)
-
-        return self.backend.run(work)
+        (count,) = run_all(self.backend, lambda context: requeue_stalled_jobs(context, dead_after=DEAD_AFTER))
+        return count
 
     # --- processes
 

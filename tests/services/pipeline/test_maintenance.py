@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
@@ -41,6 +41,7 @@ from outcrop.store.runs import jobs, scan_sources, scans
 from tests.support.backend import Backend, Tenant
 from tests.support.calls import before_call
 from tests.support.factories import make_line, make_scan
+from tests.support.periodic import run_all
 
 T = TypeVar("T")
 SITE = TargetSpec(TargetKind.SITE, "https://shop.example/", options=dict(OPTIONS[TargetKind.SITE]))
@@ -67,28 +68,6 @@ def delete_work(backend: Backend) -> None:
 def tenant(backend: Backend) -> Tenant:
     """Return a new account with its API client."""
     return backend.tenant()
-
-
-def run_all(backend: Backend, *tasks: Callable[[RunContext], Awaitable[T]]) -> list[T]:
-    """Run tasks at the same time, as several workers would; return their results."""
-
-    async def main() -> list[T]:
-        assert backend.settings.database_url is not None
-        async with database.open_pool(
-            backend.settings.database_url, size=len(tasks), statement_timeout=30
-        ) as pool:
-            context = cast("RunContext", PoolContext(pool))
-            return list(await asyncio.gather(*(task(context) for task in tasks)))
-
-    return asyncio.run(main())
-
-
-class PoolContext:
-    """The part of a run's context that the periodic tasks need."""
-
-    def __init__(self, pool: database.Pool) -> None:
-        self.pool = pool
-        self.source_timeout = 60.0
 
 
 def add_target(backend: Backend, tenant: Tenant, schedule: Schedule, due: datetime | None) -> Target:
