@@ -292,9 +292,9 @@ def hang(silent: socket.socket, connections: list[socket.socket]) -> None:
             connections.append(silent.accept()[0])
 
 
-def new_database(cluster: str, name: str) -> str:
-    """Create an empty database and return its URL."""
+def new_database(cluster: str, name: str, *, template: str = "template1") -> str:
+    """Create a database, empty or as a copy of another one, and return its URL."""
     with psycopg.connect(cluster, autocommit=True) as db:
         db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-        db.execute(f"CREATE DATABASE {name}")
+        db.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
     return psycopg.conninfo.make_conninfo(cluster, dbname=name)

@@ -23,10 +23,10 @@ VERSIONS = range(FIRST, schema.newest_version() + 1)
 Rows = dict[str, list[dict[str, Any]]]
 
 
-@pytest.fixture(params=VERSIONS)
-def loaded(cluster: str, worker_id: str, request: pytest.FixtureRequest) -> tuple[str, Rows]:
-    """Create a database with the schema and the rows of a version; return its URL and the rows."""
-    url = new_database(cluster, f"upgrade_{worker_id}")
+@pytest.fixture(scope="module", params=VERSIONS)
+def template(cluster: str, worker_id: str, request: pytest.FixtureRequest) -> tuple[str, Rows]:
+    """Create a database with the schema and the rows of a version; return its name and the rows."""
+    url = new_database(cluster, name := f"upgrade_{worker_id}")
 
     async def load() -> Rows:
         async with await connect(url) as db, db.transaction():
@@ -36,7 +36,14 @@ def loaded(cluster: str, worker_id: str, request: pytest.FixtureRequest) -> tupl
             names = await select_tables(db)
         return select_rows(url, names)
 
-    return url, asyncio.run(load())
+    return name, asyncio.run(load())
+
+
+@pytest.fixture
+def loaded(cluster: str, template: tuple[str, Rows]) -> tuple[str, Rows]:
+    """Copy the database of the template; return the copy's URL and the rows."""
+    name, rows = template
+    return new_database(cluster, f"{name}_copy", template=name), rows
 
 
 def select_rows(url: str, tables: Any) -> Rows:
@@ -100,8 +107,8 @@ def test_there_are_rows_for_every_schema_from_the_first_on() -> None:
     )
 
 
-def test_every_table_has_rows(loaded: tuple[str, Rows]) -> None:
-    assert [table for table, rows in loaded[1].items() if not rows] == []
+def test_every_table_has_rows(template: tuple[str, Rows]) -> None:
+    assert [table for table, rows in template[1].items() if not rows] == []
 
 
 def test_an_upgrade_loses_nothing_and_breaks_nothing(loaded: tuple[str, Rows]) -> None:
