@@ -169,6 +169,11 @@ def test_rotating_replaces_the_file_and_keeps_what_is_stored_readable(
     new = "x" * 40
     assert outcrop("secrets", "rotate", "--new-key-stdin", stdin=new + "\n").code == 0
     assert file.read_text().strip() == new
+    lines = outcrop("audit", "--operator", "--action", "secrets.rotate", "--json").json
+    assert [(line["actor"], line["outcome"]) for line in lines] == [("operator", "ok")] * 2
+    assert outcrop("audit", "--account", "acme", "--action", "secrets.rotate", "--json").json == []
+    for options in ([], ["--account", "acme", "--operator"]):
+        assert outcrop("audit", *options).err == "outcrop: give either --account or --operator\n"
     # An operator who keeps the key elsewhere is shown the new one.
     shown = outcrop("secrets", "rotate", "--json", OUTCROP_SECRET_KEY=new).json
     assert outcrop("account", "list", OUTCROP_SECRET_KEY=shown["new_key"]).code == 0

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from outcrop.cli import session as cli
-from outcrop.cli.session import AsJson, Slug, run, show_all, start
+from outcrop.cli.session import AsJson, run, show_all, start
 from outcrop.domain.audit import OUTCOMES, AuditFilter
+from outcrop.domain.errors import BadInputError
 from outcrop.runtime import open_session
 from outcrop.services import accounts
 from outcrop.services.audit import read_trail
@@ -27,7 +28,10 @@ class AuditFormat(StrEnum):
 
 def audit(
     *,
-    slug: Slug,
+    slug: Annotated[str | None, typer.Option("--account", metavar="SLUG", help="The account.")] = None,
+    of_operator: Annotated[
+        bool, typer.Option("--operator", help="The operator's lines, which belong to no account.")
+    ] = False,
     action: Annotated[
         str | None,
         typer.Option(
@@ -46,7 +50,9 @@ def audit(
     ] = AuditFormat.TABLE,
     as_json: AsJson = False,
 ) -> None:
-    """Show the account's audit trail, oldest first."""
+    """Show the audit trail of an account or of the operator, oldest first."""
+    if (slug is None) != of_operator:
+        raise BadInputError("give either --account or --operator")
     settings = start()
     first, last = (
         None if text is None else cli.moment(text, name)
@@ -57,7 +63,7 @@ def audit(
 
     async def main() -> list[dict[str, Any]]:
         async with open_session(settings) as session:
-            account = await accounts.get_account(session.db, slug)
+            account = None if slug is None else await accounts.get_account(session.db, slug)
             batches = read_trail(lambda: nullcontext(session.db), account, conditions)
             if output is AuditFormat.JSONL:
                 await _write(batches)

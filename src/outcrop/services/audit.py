@@ -1,4 +1,4 @@
-"""Read the audit trail of an account."""
+"""Read the audit trail of an account, or of the operator."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,11 +15,13 @@ _BATCH_SIZE = 500  # lines
 
 async def read_trail(
     connect: Connect,
-    account: Account,
+    account: Account | None,
     filter_: AuditFilter | None = None,
     batch_size: int = _BATCH_SIZE,
 ) -> AsyncIterator[list[dict[str, Any]]]:
-    """Yield batches of the account's lines that match the filter, oldest first, as JSON values.
+    """Yield batches of the lines that match the filter, oldest first, as JSON values.
+
+    Without an account these are the operator's lines, which belong to no account.
 
     `connect` opens the connection for one batch. None is held while a batch is used. A line that is written
     meanwhile may be missing, also in the middle: its transaction may have taken its number earlier.
@@ -28,7 +30,9 @@ async def read_trail(
     after, is_last = 0, False
     while not is_last:
         async with connect() as db:
-            lines = await audit.select_batch(db, account.id, filter_, after=after, limit=batch_size)
+            lines = await audit.select_batch(
+                *(db, None if account is None else account.id, filter_), after=after, limit=batch_size
+            )
         is_last = len(lines) < batch_size
         if lines:
             after = lines[-1][0]

@@ -67,7 +67,7 @@ async def append_to_every_account(db: Connection, line: AuditLine) -> None:
 
 
 async def select_batch(
-    db: Connection, account_id: int, wanted: AuditFilter, *, after: int, limit: int
+    db: Connection, account_id: int | None, wanted: AuditFilter, *, after: int, limit: int
 ) -> list[tuple[int, AuditLine]]:
     """Return (id, line) of the oldest lines that match the filter and have an id above `after`."""
     where, values = _build_conditions(account_id, wanted)
@@ -121,8 +121,8 @@ async def select_for_targets(
     return [AuditLine(*row) for row in await cursor.fetchall()]
 
 
-def _build_conditions(account_id: int, wanted: AuditFilter) -> tuple[str, dict[str, object]]:
-    """Return the SQL conditions for the account and each field of the filter that is set, and the values."""
+def _build_conditions(account_id: int | None, wanted: AuditFilter) -> tuple[str, dict[str, object]]:
+    """Return the SQL conditions for the trail and each field of the filter that is set, and the values."""
     conditions = {
         "action": "(action = %(action)s OR starts_with(action, %(action)s || '.'))",
         "actor": "actor = %(actor)s",
@@ -132,5 +132,6 @@ def _build_conditions(account_id: int, wanted: AuditFilter) -> tuple[str, dict[s
         "until": "at < %(until)s",
     }
     values = {name: value for name in conditions if (value := getattr(wanted, name)) is not None}
-    sql = " AND ".join(["account_id = %(account)s", *(conditions[name] for name in values)])
+    of_trail = "account_id IS NULL" if account_id is None else "account_id = %(account)s"
+    sql = " AND ".join([of_trail, *(conditions[name] for name in values)])
     return sql, {"account": account_id, **values}

@@ -30,7 +30,7 @@ from outcrop.store.findings import bulk, scores
 from outcrop.store.incidents import pending
 from outcrop.store.keyring import Keyring
 
-_BATCH_SIZE = 5_000  # findings that are written with one statement
+_BATCH_SIZE = 10_000  # findings that are written with one statement
 _FLUSH_INDEX_EVERY = 40_000  # findings; the pending list of the search index then has about 64 MB
 
 

@@ -80,8 +80,8 @@ async def open_bulk_import(db: Connection) -> AsyncIterator[None]:
     """Run the block in one transaction for many batches; then fold the rollups.
 
     During the block temporary tables `rollup_deltas` and `incident_changes` hide the real ones, because they
-    come first in the session's search path. The triggers of every batch write to them. At the end only the
-    sums of the first and the distinct rows of the second, which are far fewer, are added to the real tables.
+    come first in the session's search path. The triggers of every batch write to them. At the end the first
+    is folded into the rollups, and the distinct rows of the second are added to the real table.
     """
     (schema,) = await fetch_single_row(
         db, "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'rollup_deltas'::regclass"
@@ -100,11 +100,12 @@ async def open_bulk_import(db: Connection) -> AsyncIterator[None]:
                        SELECT DISTINCT account_id, id, moved_to
                        FROM pg_temp.incident_changes""").format(sql.Identifier(str(schema)))
         )
-        await db.execute(
-            sql.SQL("""INSERT INTO {}.rollup_deltas
-                       SELECT account_id, kind, service, bucket, facet, sum(n) FROM pg_temp.rollup_deltas
-                       GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0""").format(sql.Identifier(str(schema)))
-        )
+        if not await rollups.fold_deltas(db):  # nothing changed, or another process folds
+            await db.execute(
+                sql.SQL("""INSERT INTO {}.rollup_deltas
+                           SELECT account_id, kind, service, bucket, facet, sum(n) FROM pg_temp.rollup_deltas
+                           GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0""").format(sql.Identifier(str(schema)))
+            )
     await rollups.fold_deltas(db)
 
 
