@@ -112,9 +112,14 @@ def test_the_secret_has_32_bytes_and_changes_with_every_save(customs: Customs) -
 def test_removing_clears_both_and_there_is_no_pause(customs: Customs) -> None:
     # "Removing the webhook clears both URL and secret; there is no paused state."
     customs.stage.run(
-        lambda db: webhooks.remove_webhook(db, customs.tenant.account, by="jo@acme.example", now=now())
+        lambda db: webhooks.remove_webhook(
+            db, customs.stage.keys, customs.tenant.account, by="jo@acme.example", now=now()
+        )
     )
-    assert customs.stage.run(lambda db: webhooks.get_webhook(db, customs.tenant.account.id)) is None
+    assert (
+        customs.stage.run(lambda db: webhooks.get_webhook(db, customs.stage.keys, customs.tenant.account.id))
+        is None
+    )
     assert customs.stage.sql("SELECT * FROM webhooks WHERE account_id = %s", customs.tenant.account.id) == []
     customs.tenant.post(f"/findings/{customs.finding()}/resolve")
     assert customs.sent() == []

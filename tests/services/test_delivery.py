@@ -193,7 +193,9 @@ def test_health_has_the_last_success_and_the_failures_since_then(
     customer = testbed.customer()
 
     def health() -> tuple[bool, int]:
-        found = testbed.backend.run(lambda db: webhooks.get_webhook(db, customer.account.id))
+        found = testbed.backend.run(
+            lambda db: webhooks.get_webhook(db, testbed.backend.keys, customer.account.id)
+        )
         assert found is not None
         return found.health.last_success_at is not None, found.health.failures_in_a_row
 

@@ -17,7 +17,7 @@ from outcrop.domain.clock import now
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.secret import Secret, reveal
 from outcrop.runtime import prepare_database
-from outcrop.services import accounts, exchange, maintenance
+from outcrop.services import accounts, exchange, maintenance, webhooks
 from outcrop.settings import Settings
 from outcrop.store import boxes, keyring
 from outcrop.store.db import Connection, connect
@@ -120,12 +120,19 @@ def test_a_rotation_that_was_killed_goes_on_and_leaves_damaged_values(separate: 
         box = separate.keys.seal(Secret(f"value {number}"), account_id, id_)
         path = b"\1" + separate.keys.seal(Secret("a/path"), account_id, id_)
         separate.sql("UPDATE findings SET secret_box = %s, source_path = %s WHERE id = %s", box, path, id_)
+    separate.run(
+        lambda db: webhooks.save_webhook(
+            db, separate.keys, separate.account, "https://a.example/T0KEN", by="test", now=now()
+        )
+    )
     separate.sql("UPDATE findings SET secret_box = 'damaged' WHERE id = %s", ids[3])
     separate.sql("UPDATE findings SET source_path = '\\x002f' WHERE id = %s", ids[4])
     before = separate.run(lambda db: boxes.count_damaged(db, separate.keys))
     assert {c.column.name: (c.total, c.damaged, c.example) for c in before if c.total} == {
         "findings.secret_box": (5, 1, ids[3]),
         "findings.source_path": (4, 0, None),
+        "webhooks.url_box": (1, 0, None),
+        "webhooks.secret_box": (1, 0, None),
     }
     # The first attempt is killed after the first of the columns.
     separate.run(lambda db: keyring.begin_data_key_rotation(db, OPERATOR, b"1" * 32))
@@ -141,9 +148,12 @@ def test_a_rotation_that_was_killed_goes_on_and_leaves_damaged_values(separate: 
         make_backup(separate.url, operator=OPERATOR)
     # The second one goes on with the key of the first.
     done = separate.run(lambda db: maintenance.rotate_data_key(db, OPERATOR, b"2" * 32, by="test", now=now()))
-    assert (done.values, done.damaged) == (9, 1)
+    assert (done.values, done.damaged) == (11, 1)
     after = separate.run(lambda db: keyring.unlock_keyring(db, OPERATOR, b""))
     assert after == Keyring(b"1" * 32, separate.keys.fingerprint_key)
+    webhook = separate.run(lambda db: webhooks.get_webhook(db, after, account_id))
+    assert webhook is not None
+    assert webhook.url == "https://a.example/T0KEN"
     for number in (0, 1, 2, 4):
         ((box, path),) = separate.sql(
             "SELECT secret_box, source_path FROM findings WHERE id = %s", ids[number]
@@ -152,7 +162,7 @@ def test_a_rotation_that_was_killed_goes_on_and_leaves_damaged_values(separate: 
         if number != 4:
             assert reveal(after.open(path[1:], account_id, ids[number], mask_all=True)) == "a/path"
     assert separate.sql("SELECT detail FROM audit WHERE action = 'secrets.rotate'") == [
-        ({"data_key": True, "values": 9, "damaged": 1},)
+        ({"data_key": True, "values": 11, "damaged": 1},)
     ]
 
 

@@ -31,7 +31,7 @@ BACKGROUND = """
     imports.delete_abandoned imports.forget_keys imports.select_unqueued
     outbox.count_waiting outbox.lock_claimer outbox.unlock_claimer outbox.select_waiting_accounts outbox.save_results
     outbox.end_abandoned_deliveries webhooks.delete_old_deliveries
-    webhooks.switch_due webhooks._switch
+    webhooks.switch_due webhooks._switch webhooks.encrypt_urls
     people/links.delete_expired people/sessions.delete_expired people/sign_in_attempts.delete_expired
     runs/jobs.claim runs/jobs.count_waiting runs/jobs.is_queued runs/jobs.requeue_stalled runs/scans.claim_orphaned_runs
     runs/scans.save_heartbeats_of_queued runs/sources.mark_stale runs/targets.lock_due

@@ -37,7 +37,7 @@ def set_webhook(
                 by=OPERATOR,
                 now=session.now,
             )
-            saved = await webhooks.get_webhook(session.db, account.id)
+            saved = await webhooks.get_webhook(session.db, session.keys, account.id)
             return {"url": saved.url if saved else url, "secret": secret}
 
     show(run(main), as_json=as_json)
@@ -51,7 +51,7 @@ def show_webhook(slug: Slug, as_json: AsJson = False) -> None:
     async def main() -> Webhook:
         async with open_session(settings) as session:
             account = await accounts.get_account(session.db, slug)
-            if (record := await webhooks.get_webhook(session.db, account.id)) is None:
+            if (record := await webhooks.get_webhook(session.db, session.keys, account.id)) is None:
                 raise NotFoundError("the account has no webhook")
             return record
 
@@ -66,7 +66,11 @@ def remove_webhook(slug: Slug, as_json: AsJson = False) -> None:
     async def main() -> None:
         async with cli.transaction(settings) as session:
             await webhooks.remove_webhook(
-                session.db, await accounts.get_account(session.db, slug), by=OPERATOR, now=session.now
+                session.db,
+                session.keys,
+                await accounts.get_account(session.db, slug),
+                by=OPERATOR,
+                now=session.now,
             )
 
     run(main)

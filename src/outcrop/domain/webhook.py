@@ -44,7 +44,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    url: str
+    url: str  # empty if the stored one is damaged
     created_at: datetime
     health: Health
     has_next: bool = False  # a next secret is prepared

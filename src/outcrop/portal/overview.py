@@ -10,7 +10,7 @@ from outcrop.services import overview, webhooks
 async def show_overview(request: PortalRequest) -> Response:
     figures = await overview.get_overview(request.db, request.account_id, now=request.now)
     webhook = (
-        await webhooks.get_webhook(request.db, request.account_id)
+        await webhooks.get_webhook(request.db, request.keys, request.account_id)
         if request.may(Permission.WEBHOOK)
         else None
     )

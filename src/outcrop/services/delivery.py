@@ -202,7 +202,10 @@ class DeliveryWorker:
 
     def _build_request(self, event: ClaimedEvent, now: datetime) -> tuple[str, dict[str, str], bytes]:
         """Return URL, headers and body of the request; the signature is over exactly these body bytes."""
-        assert event.url is not None and event.secret_box is not None and event.webhook_id is not None  # noqa: S101, PT018
+        assert event.secret_box is not None and event.webhook_id is not None  # noqa: S101, PT018
+        url = event.url
+        if event.url_box is not None and not url:
+            url = self._keys.open_url(event.url_box, event.account_id, event.webhook_id)
         secret, *others = [
             reveal(self._keys.open(box, event.account_id, event.webhook_id, mask_all=True))
             for box in (event.secret_box, *event.other_boxes)
@@ -210,7 +213,7 @@ class DeliveryWorker:
         body = write_body(event.event, now, event.slug, event.finding)
         signature = sign(body, secret, id_=str(event.id), timestamp=int(now.timestamp()), others=others)
         headers = {"Content-Type": "application/json", "User-Agent": USER_AGENT} | signature
-        return event.url, headers, body
+        return url, headers, body
 
     async def _write_results(self, db: Connection) -> None:
         """Write the results of all ended deliveries, with their audit lines, in one transaction."""
@@ -221,13 +224,14 @@ class DeliveryWorker:
         _count(results)
 
     async def _sweep(self, db: Connection, claimer: int) -> None:
-        """Every few seconds, end the events that dead workers had claimed."""
+        """Every few seconds, do what is due: for dead workers, secrets that change, URLs in clear text."""
         if time.monotonic() - self._swept_at < _SWEEP_EVERY:
             return
         self._swept_at = time.monotonic()
         async with db.transaction():
             await end_orphaned_deliveries(db, own=claimer, now=self.now())
             await webhooks.switch_due(db)
+            await webhooks.encrypt_urls(db, self._keys)
 
     async def _finish(self) -> None:
         """Wait a few seconds for running deliveries, cancel the rest, and write all results."""
@@ -267,7 +271,7 @@ def _count(results: Sequence[DeliveryResult]) -> None:
 
 def _drop_without_webhook(event: ClaimedEvent) -> DeliveryResult | None:
     """Return the outcome "dropped" if the account has no webhook or its plan includes none, else None."""
-    if event.url is None:
+    if event.webhook_id is None:
         return DeliveryResult(event.id, DeliveryOutcome.DROPPED, reason="the account has no webhook")
     if event.plan not in WEBHOOK_PLANS:
         return DeliveryResult(

@@ -50,9 +50,13 @@ async def save_webhook(
         allowed = ", ".join(map(str, sorted(ports)))
         raise BadInputError(f"the address must have one of these ports: {allowed}")
     webhook_id, secret = uuid4(), secrets.token_hex(32)
-    box = keys.seal(Secret(secret, mask_all=True), account.id, webhook_id)
     replaced = await webhooks.upsert(
-        db, account.id, webhook_id=webhook_id, url=str(address), secret_box=box, now=now
+        db,
+        account.id,
+        webhook_id=webhook_id,
+        url_box=keys.seal_url(str(address), account.id, webhook_id),
+        secret_box=keys.seal(Secret(secret, mask_all=True), account.id, webhook_id),
+        now=now,
     )
     await audit.append(
         db,
@@ -102,16 +106,16 @@ async def switch_secret(
     await audit.append(db, account.id, audit.AuditLine(now, by, "webhook.switch", detail=detail))
 
 
-async def remove_webhook(db: Connection, account: Account, *, by: str, now: datetime) -> None:
+async def remove_webhook(db: Connection, keys: Keyring, account: Account, *, by: str, now: datetime) -> None:
     """Remove the webhook; events that wait to be sent are dropped."""
-    if (url := await webhooks.delete(db, account.id)) is None:
+    if (url := await webhooks.delete(db, keys, account.id)) is None:
         raise _missing()
     await audit.append(db, account.id, audit.AuditLine(now, by, "webhook.remove", _host(URL(url))))
 
 
-async def get_webhook(db: Connection, account_id: int) -> Webhook | None:
+async def get_webhook(db: Connection, keys: Keyring, account_id: int) -> Webhook | None:
     """Return the webhook of an account, if it has one."""
-    return await webhooks.select(db, account_id)
+    return await webhooks.select(db, keys, account_id)
 
 
 async def list_deliveries(
@@ -212,7 +216,7 @@ def _check_plan(account: Account) -> None:
 async def _check_ready(db: Connection, account: Account) -> None:
     """Raise PlanTooLowError or NotFoundError if the account can have no webhook, or has none."""
     _check_plan(account)
-    if await webhooks.select(db, account.id) is None:
+    if not await webhooks.exists(db, account.id):
         raise _missing()
 
 
@@ -250,6 +254,6 @@ def _parse_address(text: str) -> URL:
     return url.with_fragment(None)
 
 
-def _host(url: URL) -> str:
+def _host(url: URL) -> str | None:
     """Return host and port for the audit trail; the rest of the address may contain a token."""
-    return url.raw_authority
+    return url.raw_authority or None  # the URL may be damaged

@@ -6,7 +6,7 @@ from uuid import UUID
 from psycopg import sql
 
 from outcrop.store.db import Connection
-from outcrop.store.keyring import EXCERPT_PURPOSE, DamagedValueError, Keyring
+from outcrop.store.keyring import EXCERPT_PURPOSE, URL_PURPOSE, DamagedValueError, Keyring
 
 _BATCH_SIZE = 1000  # values that one transaction encrypts
 _NO_ID = UUID(int=0)
@@ -33,6 +33,7 @@ BOX_COLUMNS = (
     BoxColumn("findings", "source_path", prefix=b"\1"),
     BoxColumn("import_batches", "box"),
     BoxColumn("targets", "credential_box"),
+    BoxColumn("webhooks", "url_box", purpose=URL_PURPOSE),
     BoxColumn("webhooks", "secret_box"),
     BoxColumn("webhooks", "next_box"),
     BoxColumn("webhooks", "old_box"),

@@ -35,7 +35,9 @@ _COMPANIONS_DIGEST_BYTES = 16
 _VERDICT_PURPOSE = b"companions of a verdict\0"
 _BACKUP_PURPOSE = b"backup"
 _BROWSER_PURPOSE = b"known browsers"
-EXCERPT_PURPOSE = b"excerpt"  # part of the associated data: only an excerpt's box opens as an excerpt
+# Part of the associated data: only an excerpt's box opens as an excerpt, and only a URL's as a URL.
+EXCERPT_PURPOSE = b"excerpt"
+URL_PURPOSE = b"url"
 _OWNER_ONLY = stat.S_IRWXG | stat.S_IRWXO  # the permissions that a key file must not have
 _COMPANIONS_MARK = "\x1e"  # first character of a plaintext that is JSON: the credential and its companions
 
@@ -94,6 +96,14 @@ class Keyring:
     def open_bytes(self, box: bytes, account_id: int, owner_id: UUID) -> bytes:
         """Decrypt the result of `seal_bytes`."""
         return self._open(box, _associated_data(account_id, owner_id))
+
+    def seal_url(self, url: str, account_id: int, owner_id: UUID) -> bytes:
+        """Encrypt a URL, which may contain a token."""
+        return _encrypt(self.data_key, url.encode(), _associated_data(account_id, owner_id) + URL_PURPOSE)
+
+    def open_url(self, box: bytes, account_id: int, owner_id: UUID) -> str:
+        """Decrypt a URL."""
+        return self._open(box, _associated_data(account_id, owner_id) + URL_PURPOSE).decode()
 
     def seal_excerpt(self, excerpt: Excerpt, account_id: int, finding_id: UUID) -> bytes:
         """Encrypt the lines around a finding's credential."""

@@ -120,7 +120,8 @@ class ClaimedEvent:
     event: str
     finding: str  # JSON
     webhook_id: UUID | None
-    url: str | None
+    url: str = field(repr=False)  # empty if it is encrypted
+    url_box: bytes | None = field(repr=False)
     secret_box: bytes | None = field(repr=False)
     other_boxes: tuple[bytes, ...] = field(
         default=(), repr=False
@@ -138,10 +139,11 @@ async def claim_events(
     The caller must commit before it sends. `synchronous_commit` makes that commit durable whatever the
     server's own setting is.
     """
-    await db.execute("SET LOCAL synchronous_commit = on")
+    await db.execute("SET LOCAL synchronous_commit = on; SET LOCAL outcrop.reads_url_box = on")
     cursor = await db.execute(
         """WITH picked AS MATERIALIZED (
-               SELECT o.id, a.id AS account_id, a.slug, a.plan, w.id AS webhook_id, w.url, w.secret_box,
+               SELECT o.id, a.id AS account_id, a.slug, a.plan, w.id AS webhook_id,
+                      coalesce(w.url, '') AS url, w.url_box, w.secret_box,
                       array_remove(ARRAY[
                           w.next_box, CASE WHEN w.old_until > clock_timestamp() THEN w.old_box END
                       ], NULL) AS other_boxes
@@ -151,7 +153,7 @@ async def claim_events(
                CROSS JOIN LATERAL (
                    SELECT q.id FROM outbox q WHERE q.account_id = r.account_id AND q.claimed_at IS NULL
                    ORDER BY q.seq
-                   LIMIT CASE WHEN w.url IS NULL OR a.plan <> ALL(%(plans)s) THEN %(max_dropped)s
+                   LIMIT CASE WHEN w.id IS NULL OR a.plan <> ALL(%(plans)s) THEN %(max_dropped)s
                               ELSE r.slots END
                    FOR UPDATE SKIP LOCKED) o
            )
@@ -159,7 +161,7 @@ async def claim_events(
                                webhook_id = p.webhook_id
            FROM picked p WHERE o.id = p.id
            RETURNING o.id, p.account_id, p.slug, p.plan, o.event, o.finding::text,
-                     p.webhook_id, p.url, p.secret_box, p.other_boxes""",
+                     p.webhook_id, p.url, p.url_box, p.secret_box, p.other_boxes""",
         {
             "accounts": list(free_slots),
             "slots": list(free_slots.values()),
@@ -173,8 +175,10 @@ async def claim_events(
 
 def _build_claimed_event(row: tuple[Any, ...]) -> ClaimedEvent:
     """Return the event of a row of `claim_events`."""
-    id_, account_id, slug, plan, event, finding, webhook_id, url, box, others = row
-    return ClaimedEvent(id_, account_id, slug, plan, event, finding, webhook_id, url, box, tuple(others))
+    id_, account_id, slug, plan, event, finding, webhook_id, url, url_box, box, others = row
+    return ClaimedEvent(
+        id_, account_id, slug, plan, event, finding, webhook_id, url, url_box, box, tuple(others)
+    )
 
 
 @dataclass(frozen=True, slots=True)

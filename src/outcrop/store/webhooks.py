@@ -1,4 +1,7 @@
-"""Store each account's webhook, and read the log of its deliveries."""
+"""Store each account's webhook, and read the log of its deliveries.
+
+A URL is stored encrypted. One that an older release has saved is in clear text until a worker encrypts it.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -14,9 +17,11 @@ from outcrop.domain.webhook import (
     write_body,
 )
 from outcrop.store.db import Connection
+from outcrop.store.keyring import DamagedValueError, Keyring
 
 ACTOR = "delivery"  # the actor of the audit lines
 
+_ENCRYPT_BATCH_SIZE = 1000  # URLs that one transaction encrypts
 _MAX_COUNTED = 1000  # newest deliveries among which failures in a row are counted
 
 _DELIVERY = """id, event, finding_id,
@@ -25,35 +30,70 @@ _DELIVERY = """id, event, finding_id,
 
 
 async def upsert(
-    db: Connection, account_id: int, *, webhook_id: UUID, url: str, secret_box: bytes, now: datetime
+    db: Connection, account_id: int, *, webhook_id: UUID, url_box: bytes, secret_box: bytes, now: datetime
 ) -> bool:
     """Save the account's only webhook; return whether it replaced an earlier one."""
     cursor = await db.execute(
-        """INSERT INTO webhooks AS w (account_id, id, url, secret_box, created_at) VALUES (%s, %s, %s, %s, %s)
+        """INSERT INTO webhooks AS w (account_id, id, url, url_box, secret_box, created_at)
+           VALUES (%s, %s, '', %s, %s, %s)
            ON CONFLICT (account_id) DO UPDATE
-           SET id = excluded.id, url = excluded.url, secret_box = excluded.secret_box,
+           SET id = excluded.id, url = '', url_box = excluded.url_box, secret_box = excluded.secret_box,
                created_at = excluded.created_at, next_box = NULL, switch_at = NULL, old_box = NULL,
                old_until = NULL
            RETURNING xmax <> 0""",
-        [account_id, webhook_id, url, secret_box, now],
+        [account_id, webhook_id, url_box, secret_box, now],
     )
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101
     return bool(row[0])
 
 
-async def delete(db: Connection, account_id: int) -> str | None:
-    """Delete the account's webhook and its secret; return its URL, or None if there was none."""
-    row = await (
-        await db.execute("DELETE FROM webhooks WHERE account_id = %s RETURNING url", [account_id])
-    ).fetchone()
-    return None if row is None else row[0]
+async def delete(db: Connection, keys: Keyring, account_id: int) -> str | None:
+    """Delete the account's webhook and its secret; return its URL, or None if there was none.
+
+    A URL that is damaged is returned as an empty text.
+    """
+    cursor = await db.execute(
+        "DELETE FROM webhooks WHERE account_id = %s RETURNING id, url, url_box", [account_id]
+    )
+    row = await cursor.fetchone()
+    return None if row is None else _open_url(keys, account_id, *row)
 
 
-async def select(db: Connection, account_id: int) -> Webhook | None:
+async def encrypt_urls(db: Connection, keys: Keyring) -> None:
+    """Encrypt URLs that an older release has saved in clear text."""
+    cursor = await db.execute(
+        """SELECT account_id, id, url FROM webhooks WHERE url <> ''
+           LIMIT %s FOR NO KEY UPDATE SKIP LOCKED""",
+        [_ENCRYPT_BATCH_SIZE],
+    )
+    for account_id, webhook_id, url in await cursor.fetchall():
+        await db.execute(
+            "UPDATE webhooks SET url = '', url_box = %s WHERE account_id = %s",
+            [keys.seal_url(url, account_id, webhook_id), account_id],
+        )
+
+
+def _open_url(keys: Keyring, account_id: int, webhook_id: UUID, clear: str, box: bytes | None) -> str:
+    """Return the URL of a webhook; an empty text if it is damaged."""
+    if clear or box is None:
+        return clear
+    try:
+        return keys.open_url(box, account_id, webhook_id)
+    except DamagedValueError:  # `outcrop doctor` reports it
+        return ""
+
+
+async def exists(db: Connection, account_id: int) -> bool:
+    """Whether the account has a webhook."""
+    cursor = await db.execute("SELECT FROM webhooks WHERE account_id = %s", [account_id])
+    return await cursor.fetchone() is not None
+
+
+async def select(db: Connection, keys: Keyring, account_id: int) -> Webhook | None:
     """Return the account's webhook and how well its last deliveries went."""
     cursor = await db.execute(
-        """SELECT id, url, created_at, next_box IS NOT NULL, switch_at,
+        """SELECT id, url, url_box, created_at, next_box IS NOT NULL, switch_at,
                   CASE WHEN old_until > clock_timestamp() THEN old_until END
            FROM webhooks WHERE account_id = %s""",
         [account_id],
@@ -61,9 +101,11 @@ async def select(db: Connection, account_id: int) -> Webhook | None:
     row = await cursor.fetchone()
     if row is None:
         return None
-    id_, url, created_at, has_next, switch_at, old_until = row
+    id_, clear, box, created_at, has_next, switch_at, old_until = row
     health = await _select_health(db, account_id, id_)
-    return Webhook(url, created_at, health, has_next, switch_at, old_until)
+    return Webhook(
+        _open_url(keys, account_id, id_, clear, box), created_at, health, has_next, switch_at, old_until
+    )
 
 
 async def lock_id(db: Connection, account_id: int) -> UUID | None:

@@ -43,7 +43,9 @@ async def save_webhook(request: PortalRequest) -> Response:
 
 
 async def remove_webhook(request: PortalRequest) -> Response:
-    await webhooks.remove_webhook(request.db, request.signed.account, by=request.email, now=request.now)
+    await webhooks.remove_webhook(
+        request.db, request.keys, request.signed.account, by=request.email, now=request.now
+    )
     return request.redirect("/profile/webhook", "The webhook and its secret are removed.")
 
 
@@ -163,7 +165,7 @@ async def _page(
     return request.render(
         template,
         400 if message else 200,
-        webhook=await webhooks.get_webhook(request.db, request.account_id),
+        webhook=await webhooks.get_webhook(request.db, request.keys, request.account_id),
         deliveries=found[:_SHOWN],
         more=len(found) > _SHOWN,
         chosen=values,
