@@ -1,4 +1,4 @@
-"""Mask credentials in texts that users type, such as notes and names.
+"""Mask credentials in texts that users type, such as notes, names and addresses.
 
 Each text has a limit of its own, which its caller checks first: a long text takes long to search. The search
 runs in threads, so that other requests are answered meanwhile.
@@ -15,8 +15,9 @@ import structlog
 from outcrop.domain.errors import BadInputError, OutcropError
 from outcrop.domain.finding import cut_note
 from outcrop.domain.secret import MASK, MIN_LENGTH_TO_MASK_IN_TEXT, MaskedText, Secret, is_password, reveal
+from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.limits import TEXT_LENGTH
-from outcrop.scanner.engine.masking import mask_text
+from outcrop.scanner.engine.masking import hides_in_paths, mask_text
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.store.db import Connection
 from outcrop.store.findings import table
@@ -27,8 +28,25 @@ _PUNCTUATION = "\"'`<>()[]{}.,;:!?*„“”‚‘’«»"  # stripped from both
 _WORD_SEPARATORS = re.compile(r"[\s\"'`<>()\[\]{},;=|&]+|:(?=\S)")
 # At least 20 characters with a digit and letters of both cases. Ticket names have no small letters.
 _RANDOM_TOKEN = re.compile(r"\b(?=\w*[0-9])(?=\w*[A-Z])(?=\w*[a-z])\w{20,}\b", re.ASCII)
+_WORD = re.compile(r"[\w%~+=-]+", re.ASCII)  # of an address
+_NAMED_BY_DIGEST = {TargetKind.COMMIT, TargetKind.GIST}  # their addresses end in one
 
 log = structlog.get_logger()
+
+
+def mask_random_words(text: str) -> str:
+    """Mask the words of an address that look random, as in paths of findings. It needs no rules."""
+
+    def mask(match: re.Match[str]) -> str:
+        hides = hides_in_paths(unquote(match[0]), is_named=False, is_password=False)
+        return MASK if hides else match[0]
+
+    return _WORD.sub(mask, text)
+
+
+def mask_target(spec: TargetSpec) -> str:
+    """Return the address of a target for the audit trail: without the query, and with random words masked."""
+    return spec.shown if spec.kind in _NAMED_BY_DIGEST else mask_random_words(spec.shown)
 
 
 class NoteCleaner:

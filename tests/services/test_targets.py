@@ -12,10 +12,12 @@ import pytest
 from outcrop.domain.account import Account
 from outcrop.domain.audit import AuditFilter
 from outcrop.domain.errors import BadInputError, NotFoundError
+from outcrop.domain.scan import Trigger
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
 from outcrop.services import accounts
 from outcrop.services import targets as service
+from outcrop.services.pipeline.enqueue import start_run
 from outcrop.store import audit
 from outcrop.store import db as database
 from outcrop.store.keyring import DamagedValueError
@@ -24,6 +26,7 @@ from tests.support.backend import Backend
 
 NOW = datetime(2026, 4, 5, 6, 7, 8, tzinfo=UTC)
 TOKEN = "ghp_" + "made0up1for2tests3only" * 2
+RANDOM = "Xq7Rz2" + "Lm9Tw4Kd8Vb3"  # looks like a token
 
 
 @pytest.fixture
@@ -107,6 +110,25 @@ def test_a_credential_is_stored_encrypted_for_this_target_only(backend: Backend,
     ((row, bytes_),) = backend.sql("SELECT t::text, credential_box FROM targets t WHERE id = %s", added.id)
     assert TOKEN not in row
     assert TOKEN.encode() not in bytes_
+
+
+def test_the_audit_trail_masks_what_looks_like_a_token_in_addresses_and_patterns(
+    backend: Backend, account: Account
+) -> None:
+    address = f"https://example.com/production-settings/{RANDOM[:4]}%{ord(RANDOM[4]):02x}{RANDOM[5:]}/feed"
+    target = add(backend, account, address, include=["docs/*", f"/{RANDOM}/*"])
+    backend.run(
+        lambda db: start_run(
+            db, account.id, target.spec, trigger=Trigger.CLI, target_id=target.id, moment=NOW, by="test"
+        )
+    )
+    commit = add(backend, account, "https://github.com/acme/app/commit/" + "0a1b2c3d4e" * 4)
+    backend.run(lambda db: service.remove_target(db, account, str(target.id), by="test", now=NOW))
+    stored = backend.sql("SELECT action, detail FROM audit WHERE account_id = %s ORDER BY id", account.id)
+    details = [detail for action, detail in stored if action.startswith(("target", "scan"))]
+    shown = "https://example.com/production-settings/********/feed"
+    assert [detail["target"] for detail in details] == [shown, shown, commit.spec.name, shown]
+    assert details[0]["include"] == ["docs/*", "/********/*"]
 
 
 def test_the_audit_trail_has_the_changes_without_credential_and_query(

@@ -103,6 +103,25 @@ def test_a_link_accepted_many_times_at_once_creates_one_member(
     assert backend.sql("SELECT count(*) FROM members WHERE email = %s", email) == [(1,)]
 
 
+def test_a_token_in_an_invited_address_is_masked_in_the_audit_trail(
+    backend: Backend, account: Account, owner: Member
+) -> None:
+    value = "xq7rz2" + "lm9tw4kd8vb3" + uuid4().hex[:4]
+    _, token = invite(backend, account, owner, email=f"jo+{value}@example.com")
+    assert accept(backend, token).email == f"jo+{value}@example.com"
+    _, token = invite(backend, account, owner, email=f"{value}@example.com")
+    (link,) = backend.run(lambda db: team.list_invitations(db, account.id))
+    backend.run(lambda db: team.withdraw_invitation(db, account, owner, link.id, NOW))
+    lines = trail(backend, account)
+    assert [line[1:3] for line in lines] == [
+        ("user.invite", "********@example.com"),
+        ("user.accept", "********@example.com"),
+        ("user.invite", "********@example.com"),
+        ("user.withdraw_invitation", "********@example.com"),
+    ]
+    assert value not in str(lines)
+
+
 def test_a_link_ends_by_expiry_withdrawal_or_a_newer_link(
     backend: Backend, account: Account, owner: Member
 ) -> None:

@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.secret import MaskedText
+from outcrop.notes import mask_random_words
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool, current_time
 from outcrop.store.findings import suppressions
@@ -94,7 +95,8 @@ async def add_rule(
         raise BadInputError(f"an account has at most {MAX_RULES} suppression rules: remove one first")
     rule = SuppressionRule(uuid4(), scope, reason[:REASON_LENGTH], by, now, expires_at)
     await suppressions.insert(db, account.id, rule)
-    detail = {"path": scope.path, "repo": scope.repo, "type": scope.secret_type, "reason": rule.reason}
+    path = None if scope.path is None else mask_random_words(scope.path)
+    detail = {"path": path, "repo": scope.repo, "type": scope.secret_type, "reason": rule.reason}
     detail |= {"expires_at": None if expires_at is None else expires_at.isoformat()}
     await audit.append(
         db, account.id, audit.AuditLine(now, by, "suppression.add", str(rule.id), detail=detail)

@@ -11,6 +11,7 @@ from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import Schedule, Target, TargetKind, TargetSpec, choose
 from outcrop.limits import TARGET_CREDENTIAL_LENGTH, TARGET_PATTERN_LENGTH, TARGET_PATTERNS
+from outcrop.notes import mask_random_words, mask_target
 from outcrop.sources.code_host.targets import identity, read_target
 from outcrop.store import audit
 from outcrop.store.db import Connection
@@ -147,9 +148,9 @@ def _missing(target_id: str) -> NotFoundError:
 
 
 def _describe_spec(spec: TargetSpec) -> dict[str, object]:
-    """Return kind and address for the audit trail, without the query, which may contain a token."""
-    detail: dict[str, object] = {"kind": spec.kind, "target": spec.name.partition("?")[0]}
-    return detail if spec.host_url is None else detail | {"host_url": spec.host_url}
+    """Return kind and address for the audit trail, without what may be a token."""
+    detail: dict[str, object] = {"kind": spec.kind, "target": mask_target(spec)}
+    return detail if spec.host_url is None else detail | {"host_url": mask_random_words(spec.host_url)}
 
 
 def _describe_settings(target: Target) -> dict[str, object]:
@@ -157,8 +158,8 @@ def _describe_settings(target: Target) -> dict[str, object]:
     spec = target.spec
     return {
         "schedule": target.schedule,
-        "include": spec.include,
-        "exclude": spec.exclude,
+        "include": list(map(mask_random_words, spec.include)),
+        "exclude": list(map(mask_random_words, spec.exclude)),
         "options": spec.options,
         "has_credential": target.has_credential,
     }

@@ -32,6 +32,7 @@ from outcrop.domain.errors import (
     SignInLimitedError,
 )
 from outcrop.domain.secret import Secret, reveal
+from outcrop.notes import mask_random_words
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keyring
@@ -82,7 +83,9 @@ async def invite_member(
     invited_by = by.id if isinstance(by, Member) else None
     await links.insert(db, account.id, link, _sha256(token), member_id=None, invited_by=invited_by)
     await audit.append(
-        db, account.id, audit.AuditLine(now, _actor(by), "user.invite", email, detail={"role": role})
+        db,
+        account.id,
+        audit.AuditLine(now, _actor(by), "user.invite", mask_random_words(email), detail={"role": role}),
     )
     return token
 
@@ -105,7 +108,13 @@ async def withdraw_invitation(
     await audit.append(
         db,
         account.id,
-        audit.AuditLine(now, _actor(by), "user.withdraw_invitation", link.email, detail={"role": link.role}),
+        audit.AuditLine(
+            now,
+            _actor(by),
+            "user.withdraw_invitation",
+            mask_random_words(link.email),
+            detail={"role": link.role},
+        ),
     )
 
 
@@ -160,9 +169,9 @@ async def accept_link(pool: Pool, token: str, *, password: str, now: datetime) -
                 raise _link_error() from None
             line = audit.AuditLine(
                 now,
-                link.email,
+                mask_random_words(link.email),
                 "user.accept",
-                link.email,
+                mask_random_words(link.email),
                 detail={"role": link.role, "invited_by": link.created_by},
             )
         else:

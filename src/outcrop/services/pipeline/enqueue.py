@@ -14,6 +14,7 @@ from outcrop.domain.push import RunPush
 from outcrop.domain.scan import ScanRun, ScanStatus, Trigger
 from outcrop.domain.secret import MaskedText, is_password
 from outcrop.domain.target import TargetSpec
+from outcrop.notes import mask_target
 from outcrop.sources.code_host.targets import find_host
 from outcrop.store import audit
 from outcrop.store.db import Connection
@@ -73,7 +74,7 @@ async def start_run(
         pushed_repository=digest,
     )
     await scan_sources.add_sources(db, account_id, run.id, [(PLAN_SOURCE, {})])
-    detail: dict[str, str] = {"trigger": trigger, "target": shown}
+    detail: dict[str, str] = {"trigger": trigger, "target": mask_target(spec) if pushed is None else shown}
     if target_id is not None:
         detail["target_id"] = str(target_id)
     await audit.append(db, account_id, audit.AuditLine(moment, by, "scan.start", str(run.id), detail=detail))
