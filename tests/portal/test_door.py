@@ -45,6 +45,7 @@ FORMS = [
     *(
         "/sign-out",
         "/findings/triage",
+        "/findings/validate",
         "/views",
         "/targets",
         "/suppressions",
@@ -212,7 +213,7 @@ def test_a_form_from_elsewhere_changes_nothing(
         answer = owner.client.post("/findings/triage", **attempt)
         assert answer.status_code == 403, attempt
         assert tenant.finding(finding)["status"] == "active"
-    assert owner.post("/findings/triage", id=finding, action="resolve").status_code == 303
+    assert owner.post("/findings/triage", id=finding, action="resolve", confirmed="yes").status_code == 303
     assert tenant.finding(finding)["status"] == "resolved"
 
 

@@ -9,7 +9,7 @@ from tests.support.portal_client import Person, csrf_in, origin
 
 @pytest.fixture
 def finding(backend: Backend, tenant: Tenant) -> str:
-    backend.import_(tenant.account, line := make_line())
+    backend.import_(tenant.account, line := make_line(validation_status="invalid"))
     return str(line["id"])
 
 
@@ -44,7 +44,7 @@ def test_what_was_not_done_is_reported_as_a_refusal(tenant: Tenant, owner: Perso
 def test_a_form_leads_back_to_the_page_of_the_list_that_it_was_sent_from(
     backend: Backend, tenant: Tenant, owner: Person
 ) -> None:
-    backend.import_(tenant.account, *(make_line() for _ in range(52)))
+    backend.import_(tenant.account, *(make_line(validation_status="invalid") for _ in range(52)))
     assert 'name="view" value="?q=a&amp;page=2"' in owner.page("/findings", q="a", page=2)
     (first, *_) = tenant.get("/findings").json()["data"]
     led = owner.post("/findings/triage", {"id": first["id"], "action": "resolve", "view": "?q=a&page=2"})

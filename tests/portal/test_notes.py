@@ -69,7 +69,7 @@ def test_a_credential_in_a_note_is_stored_nowhere(
     assert "********" in note
     assert note.startswith(form.partition("{}")[0])
     assert owner.post(f"/findings/{finding}/reopen", note=form.format(typed)).status_code == 303
-    sent = {"id": finding, "action": "restrict", "note": form.format(typed)}
+    sent = {"id": finding, "action": "restrict", "note": form.format(typed), "confirmed": "yes"}
     assert owner.post("/findings/triage", sent).status_code == 303
     kept = everything(backend, tenant, owner)
     assert kept.count(finding) > 3

@@ -43,7 +43,7 @@ def test_of_several_none_is_changed_while_one_is_being_changed(
 ) -> None:
     backend.import_(tenant.account, *(others := [make_line(), make_line()]))
     ids = [finding, *(str(line["id"]) for line in others)]
-    sent = {"id": ids, "action": "resolve", "view": "?q=acme"}
+    sent = {"id": ids, "action": "resolve", "view": "?q=acme", "confirmed": "yes"}
     with held(backend, max(ids)):
         asked = owner.post(
             "/findings/triage", sent, headers={"X-Part": "triage", "Accept": "application/json"}

@@ -54,6 +54,7 @@ class ScanRun:
     findings_new: int = 0
     findings_seen: int = 0
     findings_resolved: int = 0
+    resolved_valid: int = 0  # of `findings_resolved`, those whose credential was still valid
     coverage_gaps: tuple[Gap, ...] = ()
     error: str | None = None
     host: str | None = None  # the kind of code host; None for web sites, and if it is not known

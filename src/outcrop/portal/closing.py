@@ -1,4 +1,7 @@
-"""The step before a credential that is still valid is closed: closing revokes nothing."""
+"""The step before credentials that are still valid are closed: closing revokes nothing."""
+
+from collections.abc import Sequence
+from uuid import UUID
 
 from starlette.responses import Response
 
@@ -9,6 +12,7 @@ from outcrop.domain.secret import MaskedText
 from outcrop.portal.check_state import CheckState
 from outcrop.portal.request import PortalRequest
 
+_SHOWN = 10  # of the valid credentials
 CLOSING = (TriageAction.RESOLVE, TriageAction.RESTRICT, TriageAction.FALSE_POSITIVE)
 
 
@@ -38,4 +42,28 @@ def ask_before_closing(
         places=subject.open_places if isinstance(subject, Incident) else 1,
         note=note or "",
         check=check,
+    )
+
+
+def ask_before_closing_several(
+    request: PortalRequest,
+    action: TriageAction,
+    *,
+    ids: Sequence[UUID],
+    valid: Sequence[Finding],
+    view: str,
+    note: MaskedText | None,
+) -> Response:
+    """Return the page that asks before findings of a list are closed, some of them with a valid credential.
+
+    `view` is the query string of the list.
+    """
+    return request.render(
+        "closing_several.html",
+        action=action,
+        ids=ids,
+        valid=valid,
+        shown=valid[:_SHOWN],
+        view=view,
+        note=note or "",
     )

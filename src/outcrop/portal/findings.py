@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
@@ -9,16 +10,18 @@ from uuid import UUID
 from starlette.responses import JSONResponse, Response
 
 from outcrop.domain.account import Permission
-from outcrop.domain.errors import BadInputError, BusyError
+from outcrop.domain.errors import BadInputError, BusyError, NotFoundError
 from outcrop.domain.finding import NOTE_LENGTH, Status, TriageAction, TriageResult, cut_note
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import MaskedText
 from outcrop.limits import FORM_FINDINGS
-from outcrop.portal.labels import sentence
+from outcrop.portal.closing import ask_before_closing_several
+from outcrop.portal.labels import closing, closing_title, sentence
 from outcrop.portal.list_filters import resolve_filters, suggest_values
 from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, ListView, read_view
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import findings, views
+from outcrop.services.pipeline.enqueue import request_validation
 
 TABS = [
     (Status.ACTIVE, "Active"),
@@ -68,52 +71,91 @@ async def load_view(request: PortalRequest, parameters: Mapping[str, str]) -> Li
 
 
 async def triage(request: PortalRequest) -> Response:
-    """Apply one action to all selected findings. A finding that refuses it does not stop the others."""
+    """Apply one action to all selected findings. A finding that refuses it does not stop the others.
+
+    If it would close valid credentials, ask first.
+    """
+    action = next((action for action in TriageAction if action == request.form.get("action")), None)
+    if action is None:
+        raise BadInputError("no such action")
+    ids = _read_ids(request)
+    note = await read_note(request)
+    is_script = request.http.headers.get("x-part") is not None
+    view = _same_view(request.form.get("view"))
+    if action.closing is not None and "confirmed" not in request.form:
+        valid = await findings.list_closing_valid(request.db, request.account_id, ids, action.closing)
+        if valid:
+            if is_script:
+                return JSONResponse({"asks": _describe_question(action, len(ids), len(valid))})
+            return ask_before_closing_several(request, action, ids=ids, valid=valid, view=view, note=note)
     try:
-        participle, outcomes = await _triage_selected(request)
+        async with request.db.transaction():
+            outcomes = await findings.triage(
+                request.db,
+                request.keys,
+                request.account_id,
+                ids,
+                action,
+                note=note,
+                by=request.email,
+                now=request.now,
+            )
     except BusyError as error:
-        if request.http.headers.get("x-part") is not None:
+        if is_script:
             raise
-        return request.redirect(
-            "/findings?" + _same_view(request.form.get("view")), sentence(error.message), refused=True
-        )
+        return request.redirect(f"/findings?{view}", sentence(error.message), refused=True)
     counted = Counter(outcome for _, outcome in outcomes)
-    message = describe_outcomes(participle, counted)
-    if request.http.headers.get("x-part") is not None:
+    message = describe_outcomes(DONE[action], counted)
+    if is_script:
         return JSONResponse(
             {
                 "message": message,
                 "done": [str(id_) for id_, outcome in outcomes if outcome is TriageResult.CHANGED],
             }
         )
-    return request.redirect(
-        "/findings?" + _same_view(request.form.get("view")),
-        message,
-        refused=not counted[TriageResult.CHANGED],
-    )
+    return request.redirect(f"/findings?{view}", message, refused=not counted[TriageResult.CHANGED])
 
 
-async def _triage_selected(request: PortalRequest) -> tuple[str, list[tuple[UUID, TriageResult]]]:
-    """Apply the action; return its participle and the result for each finding."""
-    action = next((action for action in TriageAction if action == request.form.get("action")), None)
+def _read_ids(request: PortalRequest) -> list[UUID]:
+    """Return the ids of the selected findings; raise BadInputError for none or too many."""
     ids = [id_ for text in request.form.all("id") if (id_ := parse_id(text)) is not None]
-    if action is None:
-        raise BadInputError("no such action")
     if not ids or len(ids) > FORM_FINDINGS:
         raise BadInputError(f"select 1 to {FORM_FINDINGS} findings first")
-    note = await read_note(request)
+    return ids
+
+
+def _describe_question(action: TriageAction, total: int, valid: int) -> dict[str, str]:
+    """Return the texts of the question that the script of the list asks."""
+    return {
+        "title": closing_title(action, total, valid),
+        "text": "Closing a finding does not revoke its credential: anybody who has a copy can go on using it."
+        " Revoke it at its issuer first.",
+        "proceed": f"{closing(action)} anyway",
+    }
+
+
+async def validate_selected(request: PortalRequest) -> Response:
+    """Queue a check of each valid credential of the selected findings, at one place of each."""
+    ids, note = _read_ids(request), await read_note(request)
+    valid = await findings.list_valid(request.db, request.account_id, ids)
+    places = {finding.incident_id: finding for finding in valid}
+    started = 0
     async with request.db.transaction():
-        outcomes = await findings.triage(
-            request.db,
-            request.keys,
-            request.account_id,
-            ids,
-            action,
-            note=note,
-            by=request.email,
-            now=request.now,
-        )
-    return DONE[action], outcomes
+        for finding in places.values():
+            with suppress(BadInputError, NotFoundError):  # raised before anything is written
+                await request_validation(
+                    *(request.db, request.keys, request.account_id, finding.id),
+                    note=note,
+                    by=request.email,
+                    moment=request.now,
+                )
+                started += 1
+    message = f"{started} check{'' if started == 1 else 's'} started."
+    if missing := len(places) - started:
+        message += f" {missing} cannot be checked: the credential is not stored."
+    if request.http.headers.get("x-part") is not None:
+        return JSONResponse({"message": message})
+    return request.redirect("/findings?" + _same_view(request.form.get("view")), message, refused=not started)
 
 
 async def read_note(request: PortalRequest) -> MaskedText | None:
@@ -191,6 +233,7 @@ async def remove_view(request: PortalRequest) -> Response:
 ROUTES = [
     get("/findings", show_findings),
     post("/findings/triage", triage, Permission.TRIAGE, long=True),
+    post("/findings/validate", validate_selected, Permission.TRIAGE, long=True),
     post("/views", save_view, long=True),
     post("/views/{id}/remove", remove_view),
 ]

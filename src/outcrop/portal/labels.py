@@ -8,6 +8,7 @@ from outcrop.domain.finding import (
     Severity,
     SourceType,
     Status,
+    TriageAction,
     Validation,
     Visibility,
     severity_of,
@@ -141,7 +142,11 @@ ACTION = {
     "finding.revalidate": "Check requested",
 }
 
-
+_CLOSING = {
+    TriageAction.RESOLVE: "Resolve {}",
+    TriageAction.RESTRICT: "Restrict {}",
+    TriageAction.FALSE_POSITIVE: "Mark {} as false positive",
+}
 REASON = {
     "liveness": "Validity",
     "detection": "Confidence of detection",
@@ -152,6 +157,18 @@ REASON = {
     "cap": "Cap",
     "imported": "Imported",
 }
+
+
+def closing(action: TriageAction, what: str = "") -> str:
+    """Return what a closing action does to `what`, as the beginning of a sentence."""
+    return " ".join(_CLOSING[action].format(what).split())
+
+
+def closing_title(action: TriageAction, total: int, valid: int) -> str:
+    """Return the question before findings are closed, some of them with a valid credential."""
+    if total == 1:
+        return f"{closing(action, 'a credential that is valid')}?"
+    return f"{closing(action, f'{total:,} findings')}, {valid:,} of them valid?"
 
 
 def level(score: float) -> str:

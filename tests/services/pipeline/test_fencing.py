@@ -144,6 +144,24 @@ def test_a_finding_that_was_seen_since_the_scan_began_is_not_resolved(
     assert pipeline.finding(account)["status"] == "resolved"
 
 
+def test_a_run_counts_what_it_resolves_although_it_is_valid(pipeline: Pipeline, account: Account) -> None:
+    spec, _ = one_repository(pipeline)
+    pipeline.scan(account, spec)
+    run_id, (source,) = pipeline.plan(account, spec)
+    finding_id = pipeline.finding(account)["id"]
+    pipeline.sql("UPDATE findings SET validation_status = 'valid' WHERE id = %s", finding_id)
+
+    async def resolve() -> None:
+        async with hold_source(pipeline.context, account.id, run_id, source) as key:
+            for _ in range(2):
+                await resolve_finding(pipeline.context, key, finding_id)
+
+    pipeline.wait(resolve())
+    assert pipeline.sql("SELECT resolved_valid FROM scans WHERE id = %s", run_id) == [(1,)]
+    line = "SELECT detail ->> 'validation' FROM audit WHERE target = %s AND action = 'finding.resolved'"
+    assert pipeline.sql(line, str(finding_id)) == [("valid",)]
+
+
 def test_an_unchanged_source_reopens_what_its_last_scan_saw(pipeline: Pipeline, account: Account) -> None:
     spec, _ = one_repository(pipeline)
     pipeline.scan(account, spec)

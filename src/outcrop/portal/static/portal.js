@@ -197,8 +197,22 @@
     light(there[Math.min(Math.max(at < 0 ? (by > 0 ? 0 : there.length - 1) : at + by, 0), there.length - 1)]);
   };
   const ACTIONS = { r: ["resolve"], x: ["restrict"], f: ["false_positive"], s: ["suppress", "unsuppress"] };
+  // Ask before valid credentials are closed. The key of the action proceeds.
+  const choose = (question, key) => new Promise((settle) => {
+    const dialog = one("#asks");
+    one("h2", dialog).textContent = question.title;
+    one("p", dialog).textContent = question.text;
+    one("[value=proceed] span", dialog).textContent = question.proceed;
+    one("kbd", dialog).textContent = key;
+    const press = (event) => { if (event.key === key && !event.repeat) { event.preventDefault(); dialog.close("proceed"); } };
+    dialog.returnValue = "";
+    dialog.addEventListener("keydown", press);
+    dialog.addEventListener("close", () => { dialog.removeEventListener("keydown", press); settle(dialog.returnValue); }, { once: true });
+    dialog.showModal();
+  });
   let busy = false;
-  const triage = async (actions) => {
+  const triage = async (key) => {
+    const actions = ACTIONS[key];
     const form = one("#triage");
     const button = form && actions.map((name) => one(`button[value=${name}]`, form)).find(Boolean);
     if (!form || busy) return;
@@ -210,9 +224,19 @@
     chosen.forEach((row) => body.append("id", row.dataset.id));
     busy = true;
     try {
-      const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { "X-Part": "triage", Accept: "application/json" }, credentials: "same-origin" });
+      const send = (to) => fetch(to, { method: "POST", body, headers: { "X-Part": "triage", Accept: "application/json" }, credentials: "same-origin" });
+      let answer = await send(form.getAttribute("action"));
       if (ended(answer)) { location.reload(); return; }
-      const said = await answer.json();
+      let said = await answer.json();
+      if (said.asks) {
+        const how = await choose(said.asks, key);
+        if (!how) return;
+        body.set("confirmed", "yes");
+        answer = await send(how === "check" ? "/findings/validate" : form.getAttribute("action"));
+        if (ended(answer)) { location.reload(); return; }
+        said = await answer.json();
+        if (how === "check") { tell(said.message); return; }
+      }
       tell(said.message);
       if (!answer.ok) return;
       const next = rows().slice(rows().indexOf(chosen.at(-1)) + 1).find((row) => !chosen.includes(row))
@@ -243,7 +267,7 @@
       const box = one("input[name=id]", lit());
       box.checked = !box.checked;
       count();
-    } else if (ACTIONS[event.key] && !event.shiftKey) { done(); triage(ACTIONS[event.key]); }
+    } else if (ACTIONS[event.key] && !event.shiftKey) { done(); triage(event.key); }
   });
 
   // Back from a finding, the list is where it was left.

@@ -12,7 +12,17 @@ from uuid import UUID, uuid4
 from outcrop.domain.errors import ConflictError, NotFoundError, TransitionError
 from outcrop.domain.events import event_of
 from outcrop.domain.excerpt import Excerpt
-from outcrop.domain.finding import Action, Finding, Status, TriageAction, TriageResult, apply_triage, cut_note
+from outcrop.domain.finding import (
+    Action,
+    Finding,
+    Status,
+    TransitionOutcome,
+    TriageAction,
+    TriageResult,
+    apply_triage,
+    cut_note,
+    transition_outcome,
+)
 from outcrop.domain.paging import FindingQuery, Page
 from outcrop.domain.secret import MaskedText, is_password
 from outcrop.scanner.risk.detection import DetectionReason, explain_stored
@@ -181,6 +191,22 @@ async def triage_matching(
     if len(matching) != len(ids):
         raise ConflictError("the findings that match the filter have changed meanwhile; nothing was changed")
     return await triage(db, keys, account_id, ids, action, note=note, by=by, now=now)
+
+
+async def list_valid(db: Connection, account_id: int, ids: Sequence[UUID]) -> list[Finding]:
+    """Return those findings whose credential is valid, the highest score first."""
+    return await table.select_valid(db, account_id, ids)
+
+
+async def list_closing_valid(
+    db: Connection, account_id: int, ids: Sequence[UUID], action: Action
+) -> list[Finding]:
+    """Return those findings that the action would close although their credential is valid."""
+    return [
+        finding
+        for finding in await list_valid(db, account_id, ids)
+        if transition_outcome(action, finding.status) is TransitionOutcome.MOVES
+    ]
 
 
 async def read_statuses(db: Connection, account_id: int, ids: Sequence[UUID]) -> dict[UUID, Status]:

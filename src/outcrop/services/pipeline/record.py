@@ -56,7 +56,7 @@ from outcrop.store.findings import bulk, scores, table
 from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.keyring import DamagedValueError
-from outcrop.store.runs import scan_sources, sources
+from outcrop.store.runs import scan_sources, scans, sources
 from outcrop.store.runs.sources import LockedFinding, SourceCheckpoint, StoredFinding
 
 _MAX_AUTHOR = 512  # characters that are stored
@@ -400,9 +400,14 @@ async def _audit_change(db: Connection, key: SourceKey, change: _FindingChange, 
 async def _write_event(
     db: Connection, key: SourceKey, event: EventType, finding: Finding, moment: datetime
 ) -> None:
-    """Write an event about a finding to the outbox, and an audit line about the event."""
+    """Write an event about a finding to the outbox, and an audit line about the event.
+
+    The line of a resolved finding says if its credential is still valid.
+    """
     await outbox.append(db, key.account_id, event_about(event, finding), event_id=uuid4(), now=moment)
     detail = {"scan": str(key.scan_id), "to": finding.status}
+    if event is EventType.RESOLVED and finding.validation_status is Validation.VALID:
+        detail["validation"] = finding.validation_status
     await audit.append(
         db, key.account_id, audit.AuditLine(moment, ACTOR, event, str(finding.id), detail=detail)
     )
@@ -458,6 +463,8 @@ async def resolve_finding(context: RunContext, key: SourceKey, finding_id: UUID)
         resolved = rescored.get(finding_id, resolved)
         await _write_event(db, key, EventType.RESOLVED, resolved, moment)
         await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, resolved=1)
+        if resolved.validation_status is Validation.VALID:
+            await scans.count_resolved_valid(db, key.account_id, key.scan_id)
 
 
 def release_gap(context: RunContext, key: SourceKey, saved: SourceCheckpoint | None) -> Gap | None:

@@ -63,6 +63,17 @@ async def lock_matching(
     return [finding_id for (finding_id,) in await cursor.fetchall()]
 
 
+async def select_valid(db: Connection, account_id: int, finding_ids: Sequence[UUID]) -> list[Finding]:
+    """Return those of these findings whose credential is valid, the highest score first."""
+    cursor = await db.execute(
+        f"""SELECT {rows.COLUMNS} FROM findings
+            WHERE {rows.OF_ACCOUNT} AND {rows.one_of("id")} AND validation_status = 'valid'
+            ORDER BY composite_score DESC, id""".encode(),
+        [account_id, list(finding_ids)],
+    )
+    return [rows.build_finding(row) for row in await cursor.fetchall()]
+
+
 async def select_statuses(db: Connection, account_id: int, finding_ids: Sequence[UUID]) -> dict[UUID, Status]:
     """Return the status of each of these findings, by id."""
     cursor = await db.execute(

@@ -40,7 +40,7 @@ _SELECT = f"""
            trigger, target, created_at, started_at, finished_at,
            CASE WHEN finished_at IS NULL THEN jsonb_build_object({_LIVE}) ELSE s.progress END,
            s.findings_new + p.new, s.findings_seen + p.seen, s.findings_resolved + p.resolved,
-           coverage_gaps, error, waiting, {_HOST}, push
+           coverage_gaps, error, waiting, {_HOST}, push, resolved_valid
     FROM scans s CROSS JOIN LATERAL (
         SELECT coalesce(sum(findings_new), 0) AS new, coalesce(sum(findings_seen), 0) AS seen,
                coalesce(sum(findings_resolved), 0) AS resolved, {_SUMS}
@@ -78,6 +78,7 @@ async def insert(
         "findings_new": run.findings_new,
         "findings_seen": run.findings_seen,
         "findings_resolved": run.findings_resolved,
+        "resolved_valid": run.resolved_valid,
         "coverage_gaps": encode_gaps(run.coverage_gaps),
         "error": run.error,
         "target_id": target_id,
@@ -121,6 +122,14 @@ async def select_page(
         return Page([_build_run(row) for row in await cursor.fetchall()], total, page, per_page)
 
 
+async def count_resolved_valid(db: Connection, account_id: int, scan_id: UUID) -> None:
+    """Count a finding that a run resolves while its credential is valid, in the transaction that does it."""
+    await db.execute(
+        "UPDATE scans SET resolved_valid = resolved_valid + 1 WHERE account_id = %s AND id = %s",
+        [account_id, scan_id],
+    )
+
+
 def _build_run(row: tuple[Any, ...]) -> ScanRun:
     """Return the run of a row of `_SELECT`."""
     gaps = tuple(Gap(gap["what"], gap["why"]) for gap in row[12])
@@ -142,6 +151,7 @@ def _build_run(row: tuple[Any, ...]) -> ScanRun:
         waiting=row[14],
         host=row[15],
         push=build_run_push(row[16]),
+        resolved_valid=row[17],
     )
 
 
