@@ -1,0 +1,61 @@
+"""Names, tokens and fields that Bitbucket Cloud and Bitbucket Data Center have in common."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from outcrop.domain.secret import Secret
+from outcrop.sources.code_host.api import ApiStyle
+from outcrop.sources.code_host.discussion import read_time
+from outcrop.sources.code_host.fields import Fields
+from outcrop.sources.code_host.hosted import HostedText
+from outcrop.sources.code_host.instance import basic_auth, inner, split_login
+
+PUBLIC = "https://bitbucket.org"
+NAME = r"(?!\.{1,2}(?:/|\Z))~?[A-Za-z0-9._-]{1,128}?"
+OWNER = re.compile(NAME)
+FULL_NAME = re.compile(rf"({NAME})/({NAME})(?:\.git)?")
+SHA = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
+FIELDS = Fields("Bitbucket")
+
+
+def clone_href(raw: Any) -> str | None:
+    """Return the https clone address in decoded JSON, without the user name that it may have."""
+    links = inner(raw, "links", "clone")
+    for link in links if isinstance(links, list) else ():
+        href = inner(link, "href")
+        if inner(link, "name") in {"https", "http"} and isinstance(href, str):
+            scheme, separator, rest = href.partition("://")
+            host, slash, path = rest.partition("/")
+            return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
+    return None
+
+
+def comment_path(own: str, comment: Any) -> str:
+    """Return the path of a comment of the pull request or issue with the path `own`."""
+    return f"{own}/comments/{FIELDS.field(comment, 'id', int)}"
+
+
+def text_at(path: str, url: str, text: str, raw: Any) -> HostedText:
+    """Return a text at an address, with its author."""
+    author = (
+        inner(raw, "author", "nickname") or inner(raw, "user", "nickname") or inner(raw, "author", "name")
+    )
+    created_at = read_time(raw, "created_on") or read_time(raw, "createdDate")
+    return HostedText(path, url, text, author if isinstance(author, str) else None, created_at)
+
+
+def send_token(token: Secret) -> Mapping[str, str]:
+    """Return the header for an access token, or for a user (an e-mail address) with an API token."""
+    user, password = split_login(token)
+    return {"Authorization": f"Bearer {password}"} if user is None else basic_auth(user, password)
+
+
+def _read_message(value: Any) -> object:
+    """Return the reason in the body of an error."""
+    errors = value.get("errors")
+    first = errors[0] if isinstance(errors, list) and errors else None
+    return inner(value, "error", "message") or inner(first, "message")
+
+
+STYLE = ApiStyle(read_message=_read_message)
