@@ -350,7 +350,7 @@ def test_a_target_is_added_and_its_run_is_watched(stage: Backend, tenant: Tenant
     page.get_by_role("link", name="Edit").click()
     page.get_by_label("Schedule").select_option("weekly")
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("cell", name="Every week")).to_be_visible()
+    expect(page.get_by_text("(every week)")).to_be_visible()
 
 
 def test_the_second_factor_is_switched_on_and_asked_for(stage: Backend, browser: Browser, seat: Seat) -> None:

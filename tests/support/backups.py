@@ -181,6 +181,10 @@ def fill_every_table(testbed: DeliveryTestbed) -> Customer:
             digest,
             account.id,
         ),
+        (
+            "INSERT INTO target_sources SELECT account_id, id, 'github:1' FROM targets WHERE account_id = %s",
+            account.id,
+        ),
         ("INSERT INTO due_days VALUES (%s, 'critical', 1)", account.id),
         (
             """INSERT INTO incident_comments (account_id, id, incident_id, at, by, text)

@@ -240,8 +240,8 @@ def rows_file(version: int) -> Path:
 def main() -> None:
     """Write the missing files."""
     with tempfile.TemporaryDirectory() as folder, embedded_postgres(Path(folder) / "data") as url:
-        for version in range(FIRST, schema.newest_version() + 1):
-            if not rows_file(version).exists():
+        for version in schema.list_versions():
+            if version >= FIRST and not rows_file(version).exists():
                 rows_file(version).write_text(asyncio.run(generate(url, version)))
 
 

@@ -19,7 +19,7 @@ from outcrop.store.findings import rollups, scores
 from tests.support.workers import new_database
 from tests.upgrade.generate_rows import FIRST, FOLDER, OPERATOR, generate, rows_file, select_tables
 
-VERSIONS = range(FIRST, schema.newest_version() + 1)
+VERSIONS = [version for version in schema.list_versions() if version >= FIRST]
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -115,7 +115,7 @@ def test_an_upgrade_loses_nothing_and_breaks_nothing(loaded: tuple[str, Rows]) -
     url, before = loaded
     compared = {table: rows for table, rows in before.items() if table != "migrations"}
     applied, checks = asyncio.run(upgrade_and_compare(url, compared))
-    assert len(applied) == schema.newest_version() - len(before["migrations"])
+    assert len(applied) == len(schema.list_versions()) - len(before["migrations"])
     assert all(check.ok for check in checks), checks
     assert broken_foreign_keys(url) == []
     with psycopg.connect(url) as db:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from outcrop.domain.errors import BadInputError
-from outcrop.domain.scan import ScanType
+from outcrop.domain.scan import ScanStatus, ScanType
 from outcrop.limits import TARGET_LENGTH
 
 if TYPE_CHECKING:
@@ -270,3 +270,60 @@ def is_included(include: Sequence[str], exclude: Sequence[str], *texts: str) -> 
     Without `include` patterns, all texts are included.
     """
     return (not include or matches_any(include, *texts)) and not matches_any(exclude, *texts)
+
+
+# --- the health of a target: whether it is scanned as planned
+
+_LATE_AFTER = 2  # intervals of the schedule without a complete run
+
+
+class TargetState(StrEnum):
+    """The state of a target, the worst first."""
+
+    FAILING = "failing"  # its last run has failed
+    NEVER = "never"  # it was never run
+    WAITING = "waiting"  # its run has lost its worker
+    LATE = "late"  # its last complete run is too old for its schedule
+    GAPS = "gaps"  # its last complete run has skipped something
+    RUNNING = "running"
+    GOOD = "good"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRun:
+    """A run of a target, in short."""
+
+    id: UUID
+    status: ScanStatus
+    created_at: datetime
+    finished_at: datetime | None
+    gaps: int  # the places that were skipped; at most one more than a run lists
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetHealth:
+    """A target with its last run, its last complete run, and the number of findings in its sources.
+
+    Runs of a single pushed repository do not count as runs of the target.
+    """
+
+    target: Target
+    last: TargetRun | None = None
+    complete: TargetRun | None = None
+    active: int = 0  # findings in the active view
+    valid: int = 0  # of these
+
+    def state(self, now: datetime) -> TargetState:
+        """Return the state of the target at a time."""
+        if self.last is None:
+            return TargetState.NEVER
+        if self.last.finished_at is None:
+            is_lost = self.last.status is ScanStatus.INTERRUPTED
+            return TargetState.WAITING if is_lost else TargetState.RUNNING
+        if self.last.status is ScanStatus.FAILED or self.complete is None:
+            return TargetState.FAILING
+        every = EVERY.get(self.target.schedule)
+        if every is not None and self.complete.created_at < now - _LATE_AFTER * every:
+            return TargetState.LATE
+        return TargetState.GAPS if self.complete.gaps else TargetState.GOOD

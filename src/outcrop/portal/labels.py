@@ -17,7 +17,7 @@ from outcrop.domain.incident import IncidentOrder, IncidentStatus
 from outcrop.domain.paging import OrderBy
 from outcrop.domain.push import HookHost
 from outcrop.domain.scan import ScanStatus, Trigger
-from outcrop.domain.target import Schedule, TargetKind
+from outcrop.domain.target import Schedule, TargetKind, TargetState
 
 STATUS = {
     Status.ACTIVE: "Active",
@@ -93,6 +93,25 @@ TARGET = {
     TargetKind.COMMIT: "Commit",
     TargetKind.SITE: "Web site",
     TargetKind.PAGE: "Single page",
+}
+TARGET_STATE = {
+    TargetState.FAILING: "Failing",
+    TargetState.NEVER: "Never scanned",
+    TargetState.WAITING: "Interrupted",
+    TargetState.LATE: "Late",
+    TargetState.GAPS: "Partly scanned",
+    TargetState.RUNNING: "Running",
+    TargetState.GOOD: "Healthy",
+}
+# Titles of the states of targets.
+TARGET_STATE_HINT = {
+    TargetState.FAILING: "Its last run has failed: its findings may be out of date.",
+    TargetState.NEVER: "Nobody knows what is there: run it.",
+    TargetState.WAITING: "Its run has lost its worker and waits for another one.",
+    TargetState.LATE: "Its last completed run is older than two intervals of its schedule.",
+    TargetState.GAPS: "Its last run has ended, and has skipped something.",
+    TargetState.RUNNING: "A run has begun, or waits for a worker.",
+    TargetState.GOOD: "Its last run has scanned everything.",
 }
 HOOK_HOST = {
     HookHost.GITHUB: "GitHub",

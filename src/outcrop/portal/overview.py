@@ -3,8 +3,11 @@
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
+from outcrop.domain.target import TargetState
 from outcrop.portal.request import PortalRequest, get
-from outcrop.services import overview, webhooks
+from outcrop.services import overview, targets, webhooks
+
+_WORST_FIRST = list(TargetState)
 
 
 async def show_overview(request: PortalRequest) -> Response:
@@ -14,9 +17,13 @@ async def show_overview(request: PortalRequest) -> Response:
         if request.may(Permission.WEBHOOK)
         else None
     )
+    health = await targets.list_health(request.db, request.account_id)
+    states = [(target, target.state(request.now)) for target in health]
     return request.render(
         "overview.html",
         found=figures,
+        targets=sorted(states, key=lambda pair: _WORST_FIRST.index(pair[1])),
+        unknown=sum(target.complete is None for target in health),
         days=[(day.day, day.valid, day.other) for day in figures.days],
         webhook=webhook,
     )

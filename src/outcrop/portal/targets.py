@@ -27,9 +27,8 @@ KINDS = [kind for kind in TargetKind if kind is not TargetKind.FOLDER]
 
 
 async def show_targets(request: PortalRequest) -> Response:
-    return request.render(
-        "targets.html", targets=await targets.list_targets(request.db, request.signed.account)
-    )
+    listed = await targets.list_health(request.db, request.account_id)
+    return request.render("targets.html", targets=[(health, health.state(request.now)) for health in listed])
 
 
 async def new_target(request: PortalRequest) -> Response:

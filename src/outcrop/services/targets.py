@@ -9,7 +9,7 @@ from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import Secret, reveal
-from outcrop.domain.target import Schedule, Target, TargetKind, TargetSpec, choose
+from outcrop.domain.target import Schedule, Target, TargetHealth, TargetKind, TargetSpec, choose
 from outcrop.limits import TARGET_CREDENTIAL_LENGTH, TARGET_PATTERN_LENGTH, TARGET_PATTERNS
 from outcrop.notes import mask_random_words, mask_target
 from outcrop.sources.code_host.targets import identity, read_target
@@ -17,7 +17,7 @@ from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keyring
 from outcrop.store.people import accounts
-from outcrop.store.runs import targets
+from outcrop.store.runs import target_health, targets
 
 # Their credential is a token. Others may have a user name and password, or a whole Authorization header.
 _TOKEN_ONLY = {TargetKind.OWNER, TargetKind.GISTS, TargetKind.GIST, TargetKind.COMMIT}
@@ -67,6 +67,11 @@ async def add_target(
 async def list_targets(db: Connection, account: Account) -> list[Target]:
     """Return all targets of an account."""
     return await targets.select_all(db, account.id)
+
+
+async def list_health(db: Connection, account_id: int) -> list[TargetHealth]:
+    """Return all targets of an account with their last runs and numbers of findings."""
+    return await target_health.select_health(db, account_id)
 
 
 async def get_target(db: Connection, account: Account, target_id: str) -> Target:

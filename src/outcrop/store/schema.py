@@ -103,6 +103,11 @@ def newest_version() -> int:
     return max(_read_migrations())
 
 
+def list_versions() -> list[int]:
+    """Return the versions of the migrations that this program has, in order."""
+    return sorted(_read_migrations())
+
+
 async def pending_migrations(db: Connection) -> list[str]:
     """Return the names of the migrations that `migrate` would apply."""
     done = await _applied_versions(db) if await _has_migrations_table(db) else set()

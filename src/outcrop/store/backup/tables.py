@@ -32,6 +32,7 @@ TABLES = (
     "etags",
     "scans",
     "scan_sources",
+    "target_sources",
     "occurrences",
     "verdicts",
     "webhooks",

@@ -119,10 +119,9 @@ async def finish_source(
 async def select_sources(db: Connection, account_id: int, target_id: UUID) -> list[str]:
     """Return the sources that runs of a target have scanned, with the names that they have now."""
     cursor = await db.execute(
-        """SELECT DISTINCT coalesce(a.source, q.source)
-           FROM scans s JOIN scan_sources q ON q.account_id = s.account_id AND q.scan_id = s.id
-           LEFT JOIN source_aliases a ON a.account_id = q.account_id AND a.alias = q.source
-           WHERE s.account_id = %s AND s.target_id = %s""",
+        """SELECT DISTINCT coalesce(a.source, t.source) FROM target_sources t
+           LEFT JOIN source_aliases a ON a.account_id = t.account_id AND a.alias = t.source
+           WHERE t.account_id = %s AND t.target_id = %s""",
         [account_id, target_id],
     )
     return [source for (source,) in await cursor.fetchall()]

@@ -30,14 +30,15 @@ _SUMS = ", ".join(f"coalesce(sum((progress ->> '{name}')::bigint), 0) AS {name}"
 _LIVE = ", ".join(f"'{name}', coalesce((s.progress ->> '{name}')::bigint, 0) + p.{name}" for name in COUNTERS)
 _HAS_HEARTBEAT = f"""
     coalesce(heartbeat_at > clock_timestamp() - interval '{INTERRUPTED_AFTER} s', true)"""
+# A running run whose worker has gone is shown as interrupted.
+SHOWN_STATUS = f"CASE WHEN status = 'running' AND NOT {_HAS_HEARTBEAT} THEN 'interrupted' ELSE status END"
 # Older runs have no `host`; those of GitHub are recognised by their target.
 _HOST = """CASE WHEN spec ? 'host' THEN spec ->> 'host'
                 WHEN type = 'github' AND target ~ '^(github:|gists:|https://(gist[.])?github[.]com/)'
                 THEN 'github' END"""
 # A run has the sums of its ended sources. An unfinished one shows the counts of begun sources as well.
 _SELECT = f"""
-    SELECT id, type, CASE WHEN status = 'running' AND NOT {_HAS_HEARTBEAT} THEN 'interrupted' ELSE status END,
-           trigger, target, created_at, started_at, finished_at,
+    SELECT id, type, {SHOWN_STATUS}, trigger, target, created_at, started_at, finished_at,
            CASE WHEN finished_at IS NULL THEN jsonb_build_object({_LIVE}) ELSE s.progress END,
            s.findings_new + p.new, s.findings_seen + p.seen, s.findings_resolved + p.resolved,
            coverage_gaps, error, waiting, {_HOST}, push, resolved_valid
