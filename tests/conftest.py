@@ -133,6 +133,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterato
         yield url
 
 
+_prepared_databases: set[str] = set()
+_DELETE_WAITING_WORK = """
+    DELETE FROM procrastinate_jobs;
+    DELETE FROM targets;
+    DELETE FROM scans WHERE finished_at IS NULL;
+    DELETE FROM sign_in_attempts"""
+
+
 @pytest.fixture(scope="session")
 def database_url(cluster: str, worker_id: str) -> str:
     name = f"test_{worker_id}"
@@ -151,7 +159,17 @@ def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Set
 @pytest.fixture(scope="session")
 def keys(settings: Settings, database_url: str) -> Keyring:
     """Create the schema and the keys."""
-    return asyncio.run(prepare_database(settings, database_url))
+    keys = asyncio.run(prepare_database(settings, database_url))
+    _prepared_databases.add(database_url)
+    return keys
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_waiting_work() -> None:
+    """Begin each file without the work that others left: workers and metrics look at that of all accounts."""
+    for url in _prepared_databases:
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute(_DELETE_WAITING_WORK)
 
 
 @pytest.fixture(scope="session")
