@@ -1,6 +1,8 @@
 """Before findings with a valid credential are closed, the list asks; a run says that it resolved some."""
 
 import json
+import re
+from html import escape
 from typing import Any
 
 from outcrop.domain.clock import now
@@ -100,3 +102,35 @@ def test_a_run_says_that_it_resolved_valid_credentials(
         *(tenant.account.id, line["id"], json.dumps({"to": "resolved", "validation": "valid"})),
     )
     assert "still valid when it was last checked" in owner.page(f"/findings/{line['id']}")
+
+
+def test_an_action_is_undone_from_its_message_and_leads_back(
+    backend: Backend, tenant: Tenant, owner: Person
+) -> None:
+    ids = fill(backend, tenant)
+    incident = tenant.finding(ids[0])["incident_id"]
+    for form, fields, number in (
+        ("/findings/triage", {"id": ids, "action": "resolve", "confirmed": "yes", "view": "?q=py"}, 4),
+        (f"/findings/{ids[0]}/suppress", {}, 1),
+        (f"/incidents/{incident}/restrict", {}, 2),
+    ):
+        led = owner.post(form, fields).headers["Location"]
+        page = owner.page(led)
+        (id_,) = re.findall(r'action="/undo".*?name="id" value="([0-9a-f-]{36})"', page)
+        assert f'name="back" value="{escape(led)}"' in page
+        assert 'action="/undo"' not in owner.page(led)  # a message is shown once
+        undone = owner.post("/undo", id=id_, back=led)
+        assert (undone.status_code, undone.headers["Location"]) == (303, led)
+        assert f"Undone: {number} finding" in owner.page(led)
+        assert set(statuses(tenant, ids)) == {"active"}
+        assert owner.post("/undo", id=id_, back="//evil.example").headers["Location"] == "/"
+        assert "can no longer be undone" in owner.page("/")
+    assert "Undone" in owner.page(f"/findings/{ids[0]}")
+    headers = {"X-Part": "triage", "Accept": "application/json"}
+    done = owner.post("/findings/triage", {"id": ids, "action": "suppress"}, headers=headers).json()
+    said = owner.post("/undo", {"id": done["undo"]}, headers=headers).json()
+    assert said["message"] == "Undone: 4 findings are as before."
+    refused = owner.post("/undo", {"id": done["undo"]}, headers=headers)
+    assert (refused.status_code, "no longer" in refused.json()["message"]) == (400, True)
+    assert owner.post("/findings/triage", {"id": ids, "action": "reopen"}).status_code == 303
+    assert 'action="/undo"' not in owner.page("/findings")

@@ -46,6 +46,7 @@ FORMS = [
         "/sign-out",
         "/findings/triage",
         "/findings/validate",
+        "/undo",
         "/views",
         "/targets",
         "/suppressions",

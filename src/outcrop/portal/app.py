@@ -37,6 +37,7 @@ from outcrop.portal.labels import sentence
 from outcrop.portal.profile import ROUTES as PROFILE
 from outcrop.portal.render import Renderer
 from outcrop.portal.request import STATE, PortalContext, PortalRequest, attach_member, headers_of, status_of
+from outcrop.portal.triage import undo
 from outcrop.services.access import AccessCheck
 from outcrop.store.db import find_unavailability
 
@@ -103,6 +104,7 @@ def create_portal(
         *findings.ROUTES,
         *finding.ROUTES,
         *incidents.ROUTES,
+        *undo.ROUTES,
         *suppressions.ROUTES,
         *scans.ROUTES,
         *targets.ROUTES,

@@ -1,14 +1,17 @@
-"""Cookies: session, known browser, form token before signing in, flash message, display, keyboard."""
+"""Cookies: session, known browser, form token before signing in, flash message, undo, display, keyboard."""
 
 import hashlib
 import hmac
 from datetime import UTC, tzinfo
 from functools import cache
 from urllib.parse import quote, unquote
+from uuid import UUID
 from zoneinfo import ZoneInfo, available_timezones
 
 from starlette.requests import Request
 from starlette.responses import Response
+
+from outcrop.domain.ids import parse_id
 
 _LIFETIME = 30 * 86_400
 _FLASH_LENGTH = 300
@@ -29,13 +32,14 @@ class Cookies:
     def __init__(self, *, secure: bool) -> None:
         self._secure = secure
         prefix = "__Host-" if secure else ""
-        names = ("session", "browser", "before", "ticket", "flash", "keys", "theme", "zone")
+        names = ("session", "browser", "before", "ticket", "flash", "undo", "keys", "theme", "zone")
         (
             self._session,
             self._browser,
             self._before,
             self._ticket,
             self._flash,
+            self._undo,
             self._keys,
             self._theme,
             self._zone,
@@ -79,11 +83,21 @@ class Cookies:
         text = unquote(request.cookies.get(self._flash, ""))
         return text[:_FLASH_LENGTH] or None
 
-    def set_flash(self, response: Response, text: str) -> None:
+    def set_flash(self, response: Response, text: str, undo: UUID | None = None) -> None:
+        """Store the message that the next page shows, and the triage that can be undone there."""
         self._set(response, self._flash, quote(text[:_FLASH_LENGTH]), 60)
+        if undo is None:
+            self._delete(response, self._undo)
+        else:
+            self._set(response, self._undo, str(undo), 60)
+
+    def undo(self, request: Request) -> UUID | None:
+        """Return the id of the triage that the message is about; None if it cannot be undone."""
+        return parse_id(request.cookies.get(self._undo, ""))
 
     def delete_flash(self, response: Response) -> None:
         self._delete(response, self._flash)
+        self._delete(response, self._undo)
 
     def has_keys(self, request: Request) -> bool:
         """Whether single keys act on findings. Users of speech input can turn them off in their browser."""

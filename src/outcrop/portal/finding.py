@@ -1,6 +1,7 @@
 """The page of one finding: place, verdict, score with reasons, history, advice and triage actions."""
 
 from typing import Any
+from uuid import uuid4
 
 from starlette.responses import Response
 
@@ -15,10 +16,11 @@ from outcrop.domain.finding import (
     TriageResult,
     transition_outcome,
 )
+from outcrop.domain.triage.undo import UNDOABLE
 from outcrop.portal.check_state import describe_check
-from outcrop.portal.closing import ask_before_closing, read_closing_action
 from outcrop.portal.findings import DONE, read_note
 from outcrop.portal.request import PortalRequest, get, post
+from outcrop.portal.triage.closing import ask_before_closing, read_closing_action
 from outcrop.services import findings
 from outcrop.services.pipeline.enqueue import request_validation
 
@@ -64,6 +66,7 @@ async def act(request: PortalRequest) -> Response:
     action = next((action for action in TriageAction if action == request.path("action")), None)
     if action is None:
         raise NotFoundError("there is no such action")
+    triage_id = uuid4()
     try:
         note = await read_note(request)
         async with request.db.transaction():
@@ -76,6 +79,7 @@ async def act(request: PortalRequest) -> Response:
                 note=note,
                 by=request.email,
                 now=request.now,
+                triage_id=triage_id,
             )
     except (BadInputError, BusyError) as error:
         return await _page(request, error)
@@ -86,7 +90,9 @@ async def act(request: PortalRequest) -> Response:
     }.get(outcomes[0][1])
     if message is None:
         raise NotFoundError("no such finding")
-    return request.redirect(f"/findings/{id_}", message, refused=outcomes[0][1] is TriageResult.REFUSED)
+    result = outcomes[0][1]
+    undo = triage_id if action in UNDOABLE and result is TriageResult.CHANGED else None
+    return request.redirect(f"/findings/{id_}", message, refused=result is TriageResult.REFUSED, undo=undo)
 
 
 async def ask(request: PortalRequest) -> Response:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import parse_qsl, urlencode
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from starlette.responses import JSONResponse, Response
 
@@ -14,12 +14,13 @@ from outcrop.domain.errors import BadInputError, BusyError, NotFoundError
 from outcrop.domain.finding import NOTE_LENGTH, Status, TriageAction, TriageResult, cut_note
 from outcrop.domain.ids import parse_id
 from outcrop.domain.secret import MaskedText
+from outcrop.domain.triage.undo import UNDOABLE
 from outcrop.limits import FORM_FINDINGS
-from outcrop.portal.closing import ask_before_closing_several
 from outcrop.portal.labels import closing, closing_title, sentence
 from outcrop.portal.list_filters import resolve_filters, suggest_values
 from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, ListView, read_view
 from outcrop.portal.request import PortalRequest, get, post
+from outcrop.portal.triage.closing import ask_before_closing_several
 from outcrop.services import findings, views
 from outcrop.services.pipeline.enqueue import request_validation
 
@@ -88,6 +89,7 @@ async def triage(request: PortalRequest) -> Response:
             if is_script:
                 return JSONResponse({"asks": _describe_question(action, len(ids), len(valid))})
             return ask_before_closing_several(request, action, ids=ids, valid=valid, view=view, note=note)
+    triage_id = uuid4()
     try:
         async with request.db.transaction():
             outcomes = await findings.triage(
@@ -99,6 +101,7 @@ async def triage(request: PortalRequest) -> Response:
                 note=note,
                 by=request.email,
                 now=request.now,
+                triage_id=triage_id,
             )
     except BusyError as error:
         if is_script:
@@ -106,14 +109,18 @@ async def triage(request: PortalRequest) -> Response:
         return request.redirect(f"/findings?{view}", sentence(error.message), refused=True)
     counted = Counter(outcome for _, outcome in outcomes)
     message = describe_outcomes(DONE[action], counted)
+    undo = triage_id if action in UNDOABLE and counted[TriageResult.CHANGED] else None
     if is_script:
         return JSONResponse(
             {
                 "message": message,
+                "undo": None if undo is None else str(undo),
                 "done": [str(id_) for id_, outcome in outcomes if outcome is TriageResult.CHANGED],
             }
         )
-    return request.redirect(f"/findings?{view}", message, refused=not counted[TriageResult.CHANGED])
+    return request.redirect(
+        f"/findings?{view}", message, refused=not counted[TriageResult.CHANGED], undo=undo
+    )
 
 
 def _read_ids(request: PortalRequest) -> list[UUID]:

@@ -147,6 +147,7 @@ ACTION = {
     "incident.assign": "Incident assigned",
     "incident.comment": "Comment on an incident",
     "finding.reopen": "Reopened",
+    "finding.undo": "Undone",
     "finding.suppress": "Suppressed",
     "finding.unsuppress": "Shown again",
     "suppression.add": "Suppression rule added",

@@ -81,6 +81,17 @@ class PortalRequest:
         return self.signed.member.email
 
     @property
+    def undo(self) -> UUID | None:
+        """Return the triage that the flash message offers to undo."""
+        return self.context.cookies.undo(self.http)
+
+    @property
+    def here(self) -> str:
+        """Return the address of this page."""
+        url = self.http.url
+        return f"{url.path}?{url.query}" if url.query else url.path
+
+    @property
     def has_keys(self) -> bool:
         """Whether keyboard shortcuts of a single key are on in this browser."""
         return self.context.cookies.has_keys(self.http)
@@ -137,11 +148,16 @@ class PortalRequest:
         response.headers.update(headers_of(error))
         return response
 
-    def redirect(self, to: str, flash: str | None = None, *, refused: bool = False) -> Response:
-        """Redirect to another page of the portal, which shows the flash message."""
+    def redirect(
+        self, to: str, flash: str | None = None, *, refused: bool = False, undo: UUID | None = None
+    ) -> Response:
+        """Redirect to another page of the portal, which shows the flash message.
+
+        Beside the message is a button that undoes the triage with the id `undo`.
+        """
         response = RedirectResponse(relative(to), status_code=303)
         if flash is not None:
-            self.context.cookies.set_flash(response, f"{REFUSED}{flash}" if refused else flash)
+            self.context.cookies.set_flash(response, f"{REFUSED}{flash}" if refused else flash, undo)
         return response
 
 

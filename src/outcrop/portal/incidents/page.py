@@ -9,11 +9,12 @@ from outcrop.domain.account import Permission
 from outcrop.domain.errors import BadInputError, BusyError, NotFoundError, OutcropError
 from outcrop.domain.finding import NOTE_LENGTH, Finding, TriageAction, TriageResult
 from outcrop.domain.incident import COMMENT_LENGTH, Incident, IncidentStatus
+from outcrop.domain.triage.undo import UNDOABLE
 from outcrop.portal.check_state import describe_check
-from outcrop.portal.closing import ask_before_closing, read_closing_action
 from outcrop.portal.findings import DONE, describe_outcomes, read_note
 from outcrop.portal.queries import whole_number
 from outcrop.portal.request import PortalRequest, get, post
+from outcrop.portal.triage.closing import ask_before_closing, read_closing_action
 from outcrop.services import accounts
 from outcrop.services.findings import incidents
 from outcrop.services.pipeline.enqueue import request_validation
@@ -102,6 +103,7 @@ async def act(request: PortalRequest) -> Response:
     if action is None:
         raise NotFoundError("there is no such action")
     request.http.state.deadline.extend(ACTION_SECONDS)
+    triage_id = uuid4()
     try:
         note = await read_note(request)
         async with request.db.transaction():
@@ -114,11 +116,14 @@ async def act(request: PortalRequest) -> Response:
                 note=note,
                 by=request.email,
                 now=request.now,
+                triage_id=triage_id,
             )
     except (BadInputError, BusyError) as error:
         return await _page(request, error, note=request.form.get("note"))
     message = "Places: " + describe_outcomes(DONE[action], done.results)
-    return request.redirect(f"/incidents/{id_}", message, refused=not done.results[TriageResult.CHANGED])
+    changed = done.results[TriageResult.CHANGED]
+    undo = triage_id if action in UNDOABLE and changed else None
+    return request.redirect(f"/incidents/{id_}", message, refused=not changed, undo=undo)
 
 
 async def validate(request: PortalRequest) -> Response:

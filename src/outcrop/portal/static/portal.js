@@ -17,14 +17,20 @@
     if (!Number.isNaN(moment.valueOf())) time.textContent = zone.format(moment);
   });
 
-  const toast = one("#live");
-  let hiding;
-  const tell = (text) => {
-    toast.textContent = text;
+  const toast = one("#toast");
+  const UNDO_TIME = 30_000;  // as the server allows
+  let hiding, undoable = null;
+  const tell = (text, undo = null) => {
+    one("p", toast).textContent = text;
+    one("button", toast).hidden = !undo;
+    undoable = undo;
     toast.hidden = false;
     clearTimeout(hiding);
-    hiding = setTimeout(() => { toast.hidden = true; }, 5000);
+    hiding = setTimeout(() => { toast.hidden = true; undoable = null; }, undo ? UNDO_TIME : 5000);
   };
+  // The button beside the message of a page that was loaded.
+  const bar = one("form[data-undo]");
+  if (bar) setTimeout(() => { bar.hidden = true; }, UNDO_TIME);
 
   const ended = (answer) => answer.redirected && new URL(answer.url).pathname === "/sign-in";  // the session has ended
 
@@ -150,6 +156,7 @@
       try { await navigator.clipboard.writeText(from.textContent); tell("Copied."); }
       catch { getSelection().selectAllChildren(from); tell("Marked: copy it with your keyboard."); }
     }
+    if (event.target.closest("#toast button")) undo();
     if (event.target.closest("[data-help]")) one("#keys")?.showModal();
     const back = event.target.closest("[data-back]");
     if (back && document.referrer.startsWith(`${location.origin}${back.pathname}?`)) { event.preventDefault(); history.back(); }
@@ -237,7 +244,7 @@
         said = await answer.json();
         if (how === "check") { tell(said.message); return; }
       }
-      tell(said.message);
+      tell(said.message, said.undo);
       if (!answer.ok) return;
       const next = rows().slice(rows().indexOf(chosen.at(-1)) + 1).find((row) => !chosen.includes(row))
         ?? rows().filter((row) => !chosen.includes(row)).at(-1);
@@ -245,6 +252,18 @@
       const id = next?.dataset.id;
       if (html !== null) { show(html); remember(); light(rows().find((row) => row.dataset.id === id) ?? rows()[0]); }
     } catch { tell("That did not reach the server. Try again."); } finally { busy = false; }
+  };
+  // Undo the last triage: that of the keyboard, or that of the message at the top of the page.
+  const undo = async () => {
+    if (!undoable) { if (bar && !bar.hidden) bar.requestSubmit(); return; }
+    const body = new URLSearchParams({ csrf: csrf(), id: undoable });
+    try {
+      const answer = await fetch("/undo", { method: "POST", body, headers: { "X-Part": "undo", Accept: "application/json" }, credentials: "same-origin" });
+      if (ended(answer)) { location.reload(); return; }
+      tell((await answer.json()).message);
+      const html = await part(location.href);
+      if (html !== null) { show(html); remember(); }
+    } catch { tell("That did not reach the server. Try again."); }
   };
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || one("dialog[open]")) return;
@@ -254,6 +273,7 @@
     }
     if (root.dataset.keys === "off") return;  // the user has turned shortcuts off
     if (event.repeat && !"jk".includes(event.key)) return;  // ignore auto-repeat
+    if (event.key === "z" && (undoable || bar)) { event.preventDefault(); undo(); return; }
     const own = one(`[data-key="${CSS.escape(event.key)}"]`);
     if (own) { event.preventDefault(); own.click(); return; }
     if (!one("#triage")) return;

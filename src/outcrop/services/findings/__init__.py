@@ -25,13 +25,15 @@ from outcrop.domain.finding import (
 )
 from outcrop.domain.paging import FindingQuery, Page
 from outcrop.domain.secret import MaskedText, is_password
+from outcrop.domain.triage.undo import UNDOABLE, TriageChange, TriageState
 from outcrop.scanner.risk.detection import DetectionReason, explain_stored
 from outcrop.scanner.risk.reasons import ScoreReason, explain_stored_score
 from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.scanner.rules.advice import Advice, find_advice
 from outcrop.store import audit, outbox
 from outcrop.store.db import Connection, limit_lock_wait
-from outcrop.store.findings import listing, scores, suppressions, table, updates
+from outcrop.store.findings import listing, scores, suppressions, table, undoable, updates
+from outcrop.store.findings.undoable import StoredTriage
 from outcrop.store.keyring import DamagedValueError, Keyring
 
 
@@ -148,25 +150,34 @@ async def triage(
     note: MaskedText | None,
     by: str,
     now: datetime,
+    triage_id: UUID | None = None,
 ) -> list[tuple[UUID, TriageResult]]:
     """Apply the same action to several findings; return the result for each id, in the order of the ids.
 
     A finding that refuses the action does not affect the others. If another transaction keeps one of them
-    locked for too long, an error is raised and nothing changes.
+    locked for too long, an error is raised and nothing changes. With `triage_id` the changes are kept for a
+    short time, so that `undo.undo_triage` can undo them.
     """
     outcomes: dict[UUID, TriageResult] = {}
+    changes: list[TriageChange] = []
     async with limit_lock_wait(db):
         for finding_id in sorted(
             set(ids)
         ):  # always in the same order, so that two transactions cannot deadlock
             try:
-                _, changed = await _apply(db, keys, account_id, finding_id, action, note=note, by=by, now=now)
+                before, after = await _apply(
+                    db, keys, account_id, finding_id, action, note=note, by=by, now=now
+                )
             except NotFoundError:
                 outcomes[finding_id] = TriageResult.MISSING
             except TransitionError:  # raised before anything is written
                 outcomes[finding_id] = TriageResult.REFUSED
             else:
-                outcomes[finding_id] = TriageResult.CHANGED if changed else TriageResult.UNCHANGED
+                outcomes[finding_id] = TriageResult.UNCHANGED if after is before else TriageResult.CHANGED
+                if after is not before:
+                    changes.append(TriageChange(finding_id, TriageState.of(before), TriageState.of(after)))
+        if triage_id is not None and changes and action in UNDOABLE:
+            await undoable.save(db, account_id, triage_id, StoredTriage(action, by, now, changes))
     return [(finding_id, outcomes[finding_id]) for finding_id in dict.fromkeys(ids)]
 
 
@@ -227,7 +238,7 @@ async def _triage_one(
 ) -> Finding:
     """Apply an action to one finding and return the finding; raise if it stays locked for too long."""
     async with limit_lock_wait(db):
-        finding, _ = await _apply(db, keys, account_id, finding_id, action, note=note, by=by, now=now)
+        _, finding = await _apply(db, keys, account_id, finding_id, action, note=note, by=by, now=now)
     return finding
 
 
@@ -241,10 +252,11 @@ async def _apply(
     note: MaskedText | None,
     by: str,
     now: datetime,
-) -> tuple[Finding, bool]:
+) -> tuple[Finding, Finding]:
     """Apply an action to a finding and write its audit line and event.
 
-    Return the finding afterwards, and whether it has changed. The credential is masked in the note.
+    Return the finding before and afterwards, the same object if it has not changed. The credential is masked
+    in the note.
     """
     if (locked := await table.lock_with_secret(db, account_id, finding_id)) is None:
         raise NotFoundError("no such finding")
@@ -257,7 +269,7 @@ async def _apply(
     if after is None:
         if action is TriageAction.SUPPRESS:  # a rule hides it: it stays hidden when the rule ends
             await suppressions.adopt(db, account_id, finding_id)
-        return finding, False
+        return finding, finding
     await table.update_triage(db, account_id, after)
     if after.status is not finding.status:
         rescored = await scores.rescore(db, account_id, [finding_id], partial(score_stored, moment=now))
@@ -269,7 +281,7 @@ async def _apply(
     )
     if (closing := action.closing) is not None and (event := event_of(closing, after)) is not None:
         await outbox.append(db, account_id, event, event_id=uuid4(), now=now)
-    return after, True
+    return finding, after
 
 
 async def list_history(db: Connection, account_id: int, finding_id: UUID) -> list[audit.AuditLine]:

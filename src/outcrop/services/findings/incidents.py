@@ -69,10 +69,16 @@ async def triage_incident(
     note: MaskedText | None,
     by: str,
     now: datetime,
+    triage_id: UUID | None = None,
 ) -> IncidentTriage:
-    """Apply an action to all places of an incident. A place that refuses does not undo the others."""
+    """Apply an action to all places of an incident. A place that refuses does not undo the others.
+
+    `triage_id` is that of `findings.triage`.
+    """
     ids = await table.select_place_ids(db, account_id, incident_id)
-    results = await findings.triage(db, keys, account_id, ids, action, note=note, by=by, now=now)
+    results = await findings.triage(
+        db, keys, account_id, ids, action, note=note, by=by, now=now, triage_id=triage_id
+    )
     counted = Counter(result for _, result in results)
     return IncidentTriage(await get_incident(db, account_id, incident_id), counted)
 

@@ -1,0 +1,1 @@
+"""Triage of findings beyond one action on one finding."""

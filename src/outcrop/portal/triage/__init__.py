@@ -1,0 +1,1 @@
+"""Steps beside the triage on a page: the question before closing, and undo."""
