@@ -99,6 +99,7 @@ FORM_BYTES = 256 << 10  # of one form
 FORM_FIELDS = 2_000  # fields of one form
 FORM_LINES = 500  # lines of one field
 FORM_FINDINGS = 200  # findings in one form
+BULK_FINDINGS = 20_000  # findings of one action on all that match
 TEXT_LENGTH = 10_000  # characters of any typed text; those of notes and names are lower
 TARGET_PATTERN_LENGTH = 500  # characters of a pattern of a target
 TARGET_PATTERNS = 100  # patterns of a target to include, and as many to exclude

@@ -28,6 +28,7 @@ from outcrop.services.delivery import DeliveryWorker
 from outcrop.services.exchange.news import REVALIDATE_TASK
 from outcrop.services.exchange.staged_import import MergeContext, merge_import, tidy_imports
 from outcrop.services.exchange.upload import MERGE_TASK
+from outcrop.services.findings.bulk_triage import BULK_TASK, run_bulk
 from outcrop.services.hooks.manage import delete_old_deliveries as delete_old_deliveries_of_hooks
 from outcrop.services.hooks.receive import START_PUSHED_TASK
 from outcrop.services.pipeline.announce import announce_imported
@@ -401,6 +402,12 @@ def _build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:
         """Run the job that checks the credential of a finding."""
         with _log_failure(finding=finding_id):
             await run_requested_validation(context, account_id, UUID(finding_id), by=by)
+
+    @app.task(name=BULK_TASK, retry=_RetryAlways())
+    async def triage_all(account_id: int, bulk_id: str) -> None:
+        """Run the job that applies an action to all findings that match."""
+        with _log_failure(bulk=bulk_id):
+            await run_bulk(context.pool, context.keys, account_id, UUID(bulk_id))
 
     @app.task(name=MERGE_TASK, retry=_RetryAlways())
     async def merge(account_id: int, import_id: str) -> None:

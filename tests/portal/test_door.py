@@ -46,6 +46,7 @@ FORMS = [
         "/sign-out",
         "/findings/triage",
         "/findings/validate",
+        "/findings/bulk",
         "/undo",
         "/views",
         "/targets",

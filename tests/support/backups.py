@@ -191,6 +191,17 @@ def fill_every_table(testbed: DeliveryTestbed) -> Customer:
                SELECT account_id, %s, id, now(), 'jo', 'rotated' FROM incidents WHERE account_id = %s LIMIT 1""",
             *(uuid4(), account.id),
         ),
+        (
+            """INSERT INTO mentions (account_id, member_id, comment_id)
+               SELECT m.account_id, m.id, c.id FROM members m JOIN incident_comments c USING (account_id)
+               WHERE account_id = %s LIMIT 1""",
+            account.id,
+        ),
+        (
+            """INSERT INTO assignment_rules (account_id, id, repo, repo_like, assignee, created_by, created_at)
+               VALUES (%s, %s, 'acme/*', 'acme/%%', 'jo', 'jo', now())""",
+            *(account.id, uuid4()),
+        ),
         ("INSERT INTO incident_changes (account_id, id) SELECT account_id, id FROM incidents",),
         (
             """INSERT INTO suppression_rules (account_id, id, path, path_like, reason, created_by, created_at)

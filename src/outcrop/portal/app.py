@@ -37,7 +37,7 @@ from outcrop.portal.labels import sentence
 from outcrop.portal.profile import ROUTES as PROFILE
 from outcrop.portal.render import Renderer
 from outcrop.portal.request import STATE, PortalContext, PortalRequest, attach_member, headers_of, status_of
-from outcrop.portal.triage import undo
+from outcrop.portal.triage import bulk, undo
 from outcrop.services.access import AccessCheck
 from outcrop.store.db import find_unavailability
 
@@ -101,6 +101,7 @@ def create_portal(
         Route("/static/{address:path}", static, methods=["GET"]),
         *sign_in.ROUTES,
         *overview.ROUTES,
+        *bulk.ROUTES,
         *findings.ROUTES,
         *finding.ROUTES,
         *incidents.ROUTES,

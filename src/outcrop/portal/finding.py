@@ -18,9 +18,10 @@ from outcrop.domain.finding import (
 )
 from outcrop.domain.triage.undo import UNDOABLE
 from outcrop.portal.check_state import describe_check
-from outcrop.portal.findings import DONE, read_note
+from outcrop.portal.labels import DONE
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.portal.triage.closing import ask_before_closing, read_closing_action
+from outcrop.portal.triage.form import read_note
 from outcrop.services import findings
 from outcrop.services.pipeline.enqueue import request_validation
 

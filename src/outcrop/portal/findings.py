@@ -1,27 +1,28 @@
 """The list of findings: filters, order, saved views, and triage of several findings at once."""
 
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 from uuid import UUID, uuid4
 
 from starlette.responses import JSONResponse, Response
 
 from outcrop.domain.account import Permission
 from outcrop.domain.errors import BadInputError, BusyError, NotFoundError
-from outcrop.domain.finding import NOTE_LENGTH, Status, TriageAction, TriageResult, cut_note
+from outcrop.domain.finding import Status, TriageAction, TriageResult
 from outcrop.domain.ids import parse_id
-from outcrop.domain.secret import MaskedText
 from outcrop.domain.triage.undo import UNDOABLE
 from outcrop.limits import FORM_FINDINGS
-from outcrop.portal.labels import closing, closing_title, sentence
-from outcrop.portal.list_filters import resolve_filters, suggest_values
-from outcrop.portal.queries import ALL, NAMES, SUPPRESSED, ListView, read_view
+from outcrop.portal.labels import DONE, closing_title, sentence
+from outcrop.portal.labels import action as describe_action
+from outcrop.portal.list_filters import load_view, suggest_values
+from outcrop.portal.queries import ALL, SUPPRESSED, same_view
 from outcrop.portal.request import PortalRequest, get, post
+from outcrop.portal.triage import bulk
 from outcrop.portal.triage.closing import ask_before_closing_several
+from outcrop.portal.triage.form import describe_outcomes, read_action, read_note
 from outcrop.services import findings, views
+from outcrop.services.findings import bulk_triage
 from outcrop.services.pipeline.enqueue import request_validation
 
 TABS = [
@@ -33,15 +34,6 @@ TABS = [
     (SUPPRESSED, "Suppressed"),
     (ALL, "All"),
 ]
-# Participle for the message after an action.
-DONE = {
-    TriageAction.RESOLVE: "resolved",
-    TriageAction.RESTRICT: "restricted",
-    TriageAction.FALSE_POSITIVE: "marked as false positive",
-    TriageAction.REOPEN: "reopened",
-    TriageAction.SUPPRESS: "suppressed",
-    TriageAction.UNSUPPRESS: "shown again",
-}
 
 
 async def show_findings(request: PortalRequest) -> Response:
@@ -53,22 +45,16 @@ async def show_findings(request: PortalRequest) -> Response:
     saved = await views.list_views(request.db, request.signed.account)
     known = await suggest_values(request.db, request.account_id, request.context.own_rules)
     return request.render(
-        "findings.html", view=view, page=page, tabs=TABS, saved=saved, known=known, message=None, typed=""
+        "findings.html",
+        view=view,
+        page=page,
+        tabs=TABS,
+        saved=saved,
+        known=known,
+        running=await bulk_triage.find_running(request.db, request.account_id),
+        message=None,
+        typed="",
     )
-
-
-async def load_view(request: PortalRequest, parameters: Mapping[str, str]) -> ListView:
-    """Return the view of a query string, with what its filters by issuer, target and term mean."""
-    view = read_view(parameters, request.zone)
-    query = await resolve_filters(
-        request.db,
-        request.account_id,
-        view.query,
-        issuer=view.issuer,
-        target=view.target,
-        own_rules=request.context.own_rules,
-    )
-    return replace(view, query=query)
 
 
 async def triage(request: PortalRequest) -> Response:
@@ -76,13 +62,13 @@ async def triage(request: PortalRequest) -> Response:
 
     If it would close valid credentials, ask first.
     """
-    action = next((action for action in TriageAction if action == request.form.get("action")), None)
-    if action is None:
-        raise BadInputError("no such action")
+    action = read_action(request)
+    if "all" in request.form:
+        return await bulk.ask_before_all(request, action, await read_note(request))
     ids = _read_ids(request)
     note = await read_note(request)
     is_script = request.http.headers.get("x-part") is not None
-    view = _same_view(request.form.get("view"))
+    view = same_view(request.form.get("view"))
     if action.closing is not None and "confirmed" not in request.form:
         valid = await findings.list_closing_valid(request.db, request.account_id, ids, action.closing)
         if valid:
@@ -137,7 +123,7 @@ def _describe_question(action: TriageAction, total: int, valid: int) -> dict[str
         "title": closing_title(action, total, valid),
         "text": "Closing a finding does not revoke its credential: anybody who has a copy can go on using it."
         " Revoke it at its issuer first.",
-        "proceed": f"{closing(action)} anyway",
+        "proceed": f"{describe_action(action)} anyway",
     }
 
 
@@ -162,41 +148,13 @@ async def validate_selected(request: PortalRequest) -> Response:
         message += f" {missing} cannot be checked: the credential is not stored."
     if request.http.headers.get("x-part") is not None:
         return JSONResponse({"message": message})
-    return request.redirect("/findings?" + _same_view(request.form.get("view")), message, refused=not started)
-
-
-async def read_note(request: PortalRequest) -> MaskedText | None:
-    """Return the note of the form with credentials masked; None if it is empty."""
-    note = request.form.get("note")
-    if len(note) > NOTE_LENGTH:
-        raise BadInputError(f"a note must have at most {NOTE_LENGTH} characters")
-    return cut_note(await request.clean(note)) if note else None
-
-
-def describe_outcomes(participle: str, outcomes: "Counter[TriageResult]") -> str:
-    """Return the message after a bulk action, with the number of findings for each result."""
-    sentences = {
-        TriageResult.CHANGED: "{} " + participle + ".",
-        TriageResult.UNCHANGED: "{} unchanged.",
-        TriageResult.REFUSED: "{} cannot be " + participle + " in their current state.",
-        TriageResult.MISSING: "{} no longer exist.",
-    }
-    return " ".join(
-        sentence.format(outcomes[outcome]) for outcome, sentence in sentences.items() if outcomes[outcome]
-    )
-
-
-def _same_view(address: str) -> str:
-    """Return the query string of a view with only known parameters; "" if it is too long for a view."""
-    if len(address) > views.MAX_QUERY_LENGTH:
-        return ""
-    return urlencode([(name, value) for name, value in parse_qsl(address.lstrip("?")) if name in NAMES])
+    return request.redirect("/findings?" + same_view(request.form.get("view")), message, refused=not started)
 
 
 async def save_view(request: PortalRequest) -> Response:
     """Save the current view; if that fails, show the list again with the typed name and the error."""
     name, typed_view = request.form.get("name"), request.form.get("view")
-    address = _same_view(typed_view)
+    address = same_view(typed_view)
     try:
         views.check_texts(name, typed_view)
         name = (await request.clean(name))[: views.MAX_NAME_LENGTH]
@@ -216,7 +174,15 @@ async def save_view(request: PortalRequest) -> Response:
         page = await findings.list_findings(request.db, request.account_id, view.query)
         saved = await views.list_views(request.db, request.signed.account)
         return request.reject(
-            "findings.html", error, view=view, page=page, tabs=TABS, saved=saved, known=known, typed=name
+            "findings.html",
+            error,
+            view=view,
+            page=page,
+            tabs=TABS,
+            saved=saved,
+            known=known,
+            running=None,
+            typed=name,
         )
     return request.redirect(f"/findings?{address}", "View saved.")
 

@@ -148,6 +148,8 @@ ACTION = {
     "incident.comment": "Comment on an incident",
     "finding.reopen": "Reopened",
     "finding.undo": "Undone",
+    "bulk.start": "Action on many findings started",
+    "bulk.stop": "Action on many findings stopped",
     "finding.suppress": "Suppressed",
     "finding.unsuppress": "Shown again",
     "suppression.add": "Suppression rule added",
@@ -162,10 +164,22 @@ ACTION = {
     "finding.revalidate": "Check requested",
 }
 
-_CLOSING = {
+_DOING = {
     TriageAction.RESOLVE: "Resolve {}",
     TriageAction.RESTRICT: "Restrict {}",
     TriageAction.FALSE_POSITIVE: "Mark {} as false positive",
+    TriageAction.REOPEN: "Reopen {}",
+    TriageAction.SUPPRESS: "Suppress {}",
+    TriageAction.UNSUPPRESS: "Show {} again",
+}
+# Participle for the message after an action.
+DONE = {
+    TriageAction.RESOLVE: "resolved",
+    TriageAction.RESTRICT: "restricted",
+    TriageAction.FALSE_POSITIVE: "marked as false positive",
+    TriageAction.REOPEN: "reopened",
+    TriageAction.SUPPRESS: "suppressed",
+    TriageAction.UNSUPPRESS: "shown again",
 }
 REASON = {
     "liveness": "Validity",
@@ -179,16 +193,16 @@ REASON = {
 }
 
 
-def closing(action: TriageAction, what: str = "") -> str:
-    """Return what a closing action does to `what`, as the beginning of a sentence."""
-    return " ".join(_CLOSING[action].format(what).split())
+def action(triage: TriageAction, what: str = "") -> str:
+    """Return what an action does to `what`, as the beginning of a sentence."""
+    return " ".join(_DOING[triage].format(what).split())
 
 
-def closing_title(action: TriageAction, total: int, valid: int) -> str:
+def closing_title(triage: TriageAction, total: int, valid: int) -> str:
     """Return the question before findings are closed, some of them with a valid credential."""
     if total == 1:
-        return f"{closing(action, 'a credential that is valid')}?"
-    return f"{closing(action, f'{total:,} findings')}, {valid:,} of them valid?"
+        return f"{action(triage, 'a credential that is valid')}?"
+    return f"{action(triage, f'{total:,} findings')}, {valid:,} of them valid?"
 
 
 def level(score: float) -> str:

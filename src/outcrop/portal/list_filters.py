@@ -1,13 +1,15 @@
 """Resolve the filters of the portal's list that need a look-up: issuer, target, terms that name a type."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
 from outcrop.domain.paging import FindingQuery
 from outcrop.domain.target import Target
+from outcrop.portal.queries import ListView, read_view
+from outcrop.portal.request import PortalRequest
 from outcrop.scanner.rules.issuers import TypeNames, read_type_names
 from outcrop.store.db import Connection
 from outcrop.store.findings import attributes, rollups
@@ -58,6 +60,20 @@ def _types_of_term(names: dict[str, TypeNames], types: Sequence[str], term: str)
         for secret_type in types
         if wanted in secret_type.casefold() or (secret_type in names and names[secret_type].contain(wanted))
     )
+
+
+async def load_view(request: PortalRequest, parameters: Mapping[str, str]) -> ListView:
+    """Return the view of a query string, with what its filters by issuer, target and term mean."""
+    view = read_view(parameters, request.zone)
+    query = await resolve_filters(
+        request.db,
+        request.account_id,
+        view.query,
+        issuer=view.issuer,
+        target=view.target,
+        own_rules=request.context.own_rules,
+    )
+    return replace(view, query=query)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from typing import TypeVar
+from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
 from outcrop.domain.finding import (
@@ -18,6 +19,7 @@ from outcrop.domain.finding import (
 )
 from outcrop.domain.ids import parse_id
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
+from outcrop.services.views import MAX_QUERY_LENGTH as MAX_VIEW_LENGTH
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -115,6 +117,13 @@ def read_view(parameters: Mapping[str, str], zone: tzinfo = UTC) -> ListView:
     )
     target = id_("target")
     return ListView(query, values, tuple(problems), target)
+
+
+def same_view(address: str) -> str:
+    """Return the query string of a view with only known parameters; "" if it is too long for a view."""
+    if len(address) > MAX_VIEW_LENGTH:
+        return ""
+    return urlencode([(name, value) for name, value in parse_qsl(address.lstrip("?")) if name in NAMES])
 
 
 def read_values(parameters: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:

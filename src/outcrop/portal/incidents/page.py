@@ -11,10 +11,11 @@ from outcrop.domain.finding import NOTE_LENGTH, Finding, TriageAction, TriageRes
 from outcrop.domain.incident import COMMENT_LENGTH, Incident, IncidentStatus
 from outcrop.domain.triage.undo import UNDOABLE
 from outcrop.portal.check_state import describe_check
-from outcrop.portal.findings import DONE, describe_outcomes, read_note
+from outcrop.portal.labels import DONE
 from outcrop.portal.queries import whole_number
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.portal.triage.closing import ask_before_closing, read_closing_action
+from outcrop.portal.triage.form import describe_outcomes, read_note
 from outcrop.services import accounts
 from outcrop.services.findings import incidents
 from outcrop.services.pipeline.enqueue import request_validation

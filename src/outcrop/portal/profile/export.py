@@ -4,7 +4,7 @@ from starlette.responses import Response, StreamingResponse
 
 from outcrop import __version__
 from outcrop.domain.errors import BadInputError, NotFoundError
-from outcrop.portal.findings import load_view
+from outcrop.portal.list_filters import load_view
 from outcrop.portal.queries import ALL, NAMES
 from outcrop.portal.request import PortalRequest, get
 from outcrop.services.exchange.exporter import ExportFormat, export_findings

@@ -161,6 +161,7 @@
     const back = event.target.closest("[data-back]");
     if (back && document.referrer.startsWith(`${location.origin}${back.pathname}?`)) { event.preventDefault(); history.back(); }
   });
+  const everything = () => one("#triage input[name=all]")?.checked;
   const boxes = () => all("#triage input[name=id]");
   function count() {
     const marked = boxes().filter((box) => box.checked).length;
@@ -169,7 +170,7 @@
   }
   const NONE = `Choose a finding first${root.dataset.keys === "off" ? "." : ": j and k move, Space marks."}`;
   document.addEventListener("submit", (event) => {
-    if (event.target.matches("#triage") && !boxes().some((box) => box.checked)) { event.preventDefault(); tell(NONE); return; }
+    if (event.target.matches("#triage") && !everything() && !boxes().some((box) => box.checked)) { event.preventDefault(); tell(NONE); return; }
     const asks = event.target.closest("[data-confirm]");
     if (asks && !confirm(asks.dataset.confirm)) event.preventDefault();
   });
@@ -224,6 +225,7 @@
     const button = form && actions.map((name) => one(`button[value=${name}]`, form)).find(Boolean);
     if (!form || busy) return;
     if (!button) { tell("That cannot be done in this view."); return; }
+    if (everything()) { form.requestSubmit(button); return; }  // the server asks
     const marked = rows().filter((row) => one("input[name=id]", row).checked);
     const chosen = marked.length ? marked : [lit()].filter(Boolean);
     if (!chosen.length) { tell(NONE); return; }

@@ -24,6 +24,7 @@ TABLES = (
     "incidents",
     "incident_changes",
     "incident_comments",
+    "mentions",
     "due_days",
     "targets",
     "sources",
@@ -42,6 +43,7 @@ TABLES = (
     "recovery_codes",
     "views",
     "suppression_rules",
+    "assignment_rules",
     "imports",
 )
 EXCLUDED_TABLES = {  # table -> why it is not in a backup
@@ -55,6 +57,7 @@ EXCLUDED_TABLES = {  # table -> why it is not in a backup
     "rate_windows": "counts a minute only",
     "hook_windows": "counts a minute only",
     "hook_deliveries": "a repeated delivery starts one more run, which changes nothing",
+    "bulk_triages": "belongs to the jobs of the moment",
     "undoable_triages": "counts 30 seconds only",
     "pushes": "belongs to the jobs of the moment",
     "import_batches": "belongs to the jobs of the moment",

@@ -14,6 +14,7 @@ docs/adr/0002-lists-at-scale.md explains why.
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from outcrop.domain.finding import Finding
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
@@ -62,18 +63,34 @@ async def select_page(
     explained in `filtered`.
     """
     async with snapshot(db):
-        if query.terms:
-            total, ids = await _search(db, account_id, query)
-            statement = _IdStatement("SELECT unnest(%s::uuid[])", [ids]) if ids else None
-        elif has_finding_conditions(query) or (query.service is not None and query.severity is not None):
-            total, chosen = await filtered.choose_statement(db, account_id, query, max_gathered=max_gathered)
-            statement = None if chosen is None else _IdStatement(*chosen)
-        else:
-            total, statement = await _choose_statement(db, account_id, query, max_cheap_cost)
+        total, statement = await _find_page(db, account_id, query, max_cheap_cost, max_gathered)
         found = [] if statement is None else await _select_rows(db, account_id, statement)
     column, descending = query.order_by.value, query.order_dir is OrderDir.DESC
     found.sort(key=lambda f: (getattr(f, column), f.id.int), reverse=descending)
     return Page(found, total, query.page, query.per_page)
+
+
+async def select_page_ids(db: Connection, account_id: int, query: FindingQuery) -> tuple[int, list[UUID]]:
+    """Return the exact total of matches, and the ids of the page's findings in no particular order."""
+    async with snapshot(db):
+        total, statement = await _find_page(db, account_id, query, MAX_CHEAP_COST, filtered.MAX_GATHERED)
+        if statement is None:
+            return total, []
+        cursor = await db.execute(statement.sql.encode(), statement.values, prepare=False)
+        return total, [finding_id for (finding_id,) in await cursor.fetchall()]
+
+
+async def _find_page(
+    db: Connection, account_id: int, query: FindingQuery, max_cheap_cost: int, max_gathered: int
+) -> tuple[int, _IdStatement | None]:
+    """Return the total, and a statement for the ids of the page; None if the page is past the end."""
+    if query.terms:
+        total, ids = await _search(db, account_id, query)
+        return total, _IdStatement("SELECT unnest(%s::uuid[])", [ids]) if ids else None
+    if has_finding_conditions(query) or (query.service is not None and query.severity is not None):
+        total, chosen = await filtered.choose_statement(db, account_id, query, max_gathered=max_gathered)
+        return total, None if chosen is None else _IdStatement(*chosen)
+    return await _choose_statement(db, account_id, query, max_cheap_cost)
 
 
 async def _select_rows(db: Connection, account_id: int, ids: _IdStatement) -> list[Finding]:
