@@ -33,7 +33,7 @@ from outcrop.services.hooks.manage import delete_old_deliveries as delete_old_de
 from outcrop.services.hooks.receive import START_PUSHED_TASK
 from outcrop.services.pipeline.announce import announce_imported
 from outcrop.services.pipeline.context import RunContext
-from outcrop.services.pipeline.enqueue import PLAN_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK
+from outcrop.services.pipeline.enqueue import PLAN_TASK, REPORT_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK
 from outcrop.services.pipeline.maintenance import (
     erase_secrets,
     mark_stale,
@@ -42,7 +42,8 @@ from outcrop.services.pipeline.maintenance import (
     start_due_runs,
 )
 from outcrop.services.pipeline.plan import plan_run
-from outcrop.services.pipeline.push import compare_refused, start_pushed_runs
+from outcrop.services.pipeline.pushes.pull_requests import forget_old_pull_requests, report_to_pull_requests
+from outcrop.services.pipeline.pushes.start import compare_refused, start_pushed_runs
 from outcrop.services.pipeline.revalidate import revalidate_due, run_requested_validation
 from outcrop.services.pipeline.run_source import scan_source
 from outcrop.services.pipeline.score import rescore_outdated
@@ -111,6 +112,7 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
             egress=egress,
             source_limits=settings.source_limits,
             github_url=settings.github_api_url,
+            base_url=settings.base_url,
             github_token=None
             if settings.github_token is None
             else Secret(settings.github_token.get_secret_value(), mask_all=True),
@@ -159,6 +161,7 @@ async def work(
                 (_HOUR, lambda: _if_clock_is_right(runtime, lambda: erase_secrets(context))),
                 (_HOUR, lambda: _if_clock_is_right(runtime, lambda: delete_old_deliveries(runtime.pool))),
                 (_HOUR, lambda: delete_old_deliveries_of_hooks(runtime.pool)),
+                (_HOUR, lambda: forget_old_pull_requests(runtime.pool)),
                 (_HOUR, lambda: _if_clock_is_right(runtime, lambda: _delete_expired_sessions(runtime))),
             )
         ]
@@ -422,6 +425,12 @@ def _build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:
         """Run the job that starts the runs of a repository which was pushed to."""
         with _log_failure(task=START_PUSHED_TASK):
             await start_pushed_runs(context, account_id, bytes.fromhex(repository))
+
+    @app.task(name=REPORT_TASK, retry=_RetryAlways())
+    async def report(account_id: int, scan_id: str) -> None:
+        """Run the job that reports a run to the pull requests that were pushed to."""
+        with _log_failure(scan=scan_id):
+            await report_to_pull_requests(context, account_id, UUID(scan_id))
 
     @app.task(name=REVALIDATE_TASK)
     async def validate_due() -> None:

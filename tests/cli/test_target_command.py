@@ -82,7 +82,8 @@ def test_without_a_schedule_there_is_no_next_run(target: Outcrop) -> None:
 
 def test_every_option_is_stored(target: Outcrop) -> None:
     owner = target(
-        "add", "github:acme", "--forks", "--no-archived", "--no-wikis", "--gists", "--discussions", "--json"
+        *("add", "github:acme", "--forks", "--no-archived", "--no-wikis", "--gists", "--discussions"),
+        *("--pr-status", "--pr-comment", "--json"),
     ).json
     assert owner["options"] == {
         "forks": True,
@@ -90,6 +91,8 @@ def test_every_option_is_stored(target: Outcrop) -> None:
         "wikis": False,
         "gists": True,
         "discussions": True,
+        "pr_status": True,
+        "pr_comment": True,
     }
     default = target(
         "add", "github:other", "--no-forks", "--archived", "--wikis", "--no-gists", "--json"
@@ -100,6 +103,8 @@ def test_every_option_is_stored(target: Outcrop) -> None:
         "wikis": True,
         "gists": False,
         "discussions": False,
+        "pr_status": False,
+        "pr_comment": False,
     }
     site = target(
         "add",

@@ -66,6 +66,7 @@ class ApiRequest:
     path: str  # with the query
     headers: dict[str, str]
     status: int = 0
+    body: bytes = b""
 
 
 @dataclass
@@ -87,6 +88,7 @@ class GitHubHost:
     lifetimes: dict[str, int] = field(default_factory=dict)  # token → requests until it is revoked
     # full name → what people wrote, by the path of the list: issues, issues/comments, pulls/comments
     texts: dict[str, dict[str, list[Json]]] = field(default_factory=dict)
+    pulls: dict[str, list[Json]] = field(default_factory=dict)  # full name → pull requests
     clone_base: str = "https://git.example"
     limit: int = 5_000
     limit_status: int = 403
@@ -256,7 +258,8 @@ class GitHubHost:
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Handle a request: record it, then send the next fault or the correct response."""
-        recorded = ApiRequest(request.method, request.path_qs, dict(request.headers))
+        headers = dict(request.headers)
+        recorded = ApiRequest(request.method, request.path_qs, headers, body=await request.read())
         self.requests.append(recorded)
         if self.delay:
             await asyncio.sleep(self.delay)
@@ -444,6 +447,14 @@ class GitHubHost:
                 return self._page(
                     request, [self._commit(name, sha) for sha in self.commits[name]], request.path
                 )
+            case ["statuses", _] | ["issues", _, "comments"] if request.method == "POST":
+                return Fault(201, b"{}") if login else error(403, "Resource not accessible by integration")
+            case ["commits", sha, "pulls"]:
+                found = [pull for pull in self.pulls.get(name, []) if sha in pull["commits"]]
+                return self._page(request, found, request.path)
+            case ["pulls", number, "commits"]:
+                (pull,) = [pull for pull in self.pulls[name] if str(pull["number"]) == number]
+                return self._page(request, [self._commit(name, sha) for sha in pull["commits"]], request.path)
             case ["issues" | "pulls", *_]:
                 return self._texts(request, name, rest)
             case ["commits", sha]:

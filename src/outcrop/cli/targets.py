@@ -67,6 +67,16 @@ def add_target(
             "--discussions/--no-discussions", help="Include issues, merge or pull requests and comments."
         ),
     ] = None,
+    pr_status: Annotated[
+        bool | None,
+        typer.Option(
+            "--pr-status/--no-pr-status", help="Set a commit status on pull requests that are pushed to."
+        ),
+    ] = None,
+    pr_comment: Annotated[
+        bool | None,
+        typer.Option("--pr-comment/--no-pr-comment", help="Comment on pull requests that have credentials."),
+    ] = None,
     leak_places: Annotated[
         bool, typer.Option("--leak-places", help="Also request files that are often published by mistake.")
     ] = False,
@@ -92,6 +102,8 @@ def add_target(
         "wikis": wikis,
         "gists": gists,
         "discussions": discussions,
+        "pr_status": pr_status,
+        "pr_comment": pr_comment,
         "depth": depth,
         "pages": pages,
     }

@@ -89,17 +89,22 @@ def split_stored_name(kind: TargetKind, stored: str) -> tuple[str, str | None]:
     return name, host_url
 
 
+PR_STATUS, PR_COMMENT = "pr_status", "pr_comment"  # what a run of a push writes to pull requests
+
 # The options of each kind of target, with their defaults.
 OPTIONS: dict[TargetKind, dict[str, bool | int]] = {
-    TargetKind.OWNER: {"forks": False, "archived": True, "wikis": True, "gists": False, "discussions": False},
-    TargetKind.REPOSITORY: {"wikis": True, "discussions": False},
+    TargetKind.OWNER: {
+        "forks": False, "archived": True, "wikis": True, "gists": False, "discussions": False,
+        PR_STATUS: False, PR_COMMENT: False,
+    },
+    TargetKind.REPOSITORY: {"wikis": True, "discussions": False, PR_STATUS: False, PR_COMMENT: False},
     TargetKind.GISTS: {},
     TargetKind.GIST: {},
     TargetKind.COMMIT: {},
     TargetKind.SITE: {"depth": 3, "pages": 500, "leak_places": False, "robots": True},
     TargetKind.PAGE: {"robots": True},
     TargetKind.FOLDER: {},
-}
+}  # fmt: skip
 RANGES = {"depth": range(21), "pages": range(1, 100_001)}
 
 _WEB = {TargetKind.SITE, TargetKind.PAGE}

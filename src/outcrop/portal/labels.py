@@ -134,6 +134,8 @@ OPTION = {
     "wikis": "Wikis",
     "gists": "Gists of the same name",
     "discussions": "Issues, merge or pull requests and comments",
+    "pr_status": "Set a commit status on pull requests that are pushed to",
+    "pr_comment": "Comment on pull requests that have credentials",
     "depth": "Link depth",
     "pages": "Maximum number of pages",
     "leak_places": "Paths that often leak (/.env, /.git …)",

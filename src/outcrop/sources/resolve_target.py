@@ -67,6 +67,12 @@ def source_as_json(source: ScanSource) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in _NEW_FIELDS or value is not None}
 
 
+def source_from_json(raw: dict[str, Any]) -> ScanSource:
+    """Return the source that a run stores; `raw` has its fields as JSON."""
+    patterns = {"include": tuple(raw["include"]), "exclude": tuple(raw["exclude"])}
+    return ScanSource(**{**raw, **patterns, "visibility": Visibility(raw["visibility"])})
+
+
 async def resolve_target(
     spec: TargetSpec, host: CodeHost, *, has_credential: bool, gaps: list[Gap]
 ) -> AsyncIterator[ScanSource]:

@@ -12,7 +12,7 @@ from outcrop.domain.push import Hook, HookHost, ReportedPush, encode_push
 from outcrop.domain.scan import ScanRun, ScanStatus, Trigger
 from outcrop.domain.target import Schedule, Target, TargetKind, TargetSpec
 from outcrop.services.pipeline.plan import plan_run
-from outcrop.services.pipeline.push import compare_refused, covers, drop_dominated, start_pushed_runs
+from outcrop.services.pipeline.pushes.start import compare_refused, covers, drop_dominated, start_pushed_runs
 from outcrop.sources.repository_address import normalise_repository
 from outcrop.store import hooks
 from outcrop.store.hooks import StoredPush

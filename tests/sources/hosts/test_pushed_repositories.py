@@ -11,7 +11,7 @@ from outcrop.domain.clock import now
 from outcrop.domain.push import HookHost
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
 from outcrop.net.http import open_http
-from outcrop.services.pipeline.push import covers
+from outcrop.services.pipeline.pushes.start import covers
 from outcrop.sources.code_host.host import HostAccess
 from outcrop.sources.code_host.registry import open_host
 from outcrop.sources.hooks.delivery import build_push

@@ -60,6 +60,7 @@ class RunContext(ValidationContext):
     http: HttpClient
     egress: Egress
     github_url: str
+    base_url: str | None = None  # of the portal, for links
     github_token: Secret | None = None  # the operator's, for public repositories
     jobs: int = 1  # sources that are scanned at once, and processes that scan a large repository
     source_limits: SourceLimits = SOURCE_LIMITS

@@ -27,6 +27,7 @@ from outcrop.store.runs.scans import PLAN_SOURCE
 # The names are stored in queued jobs, so they do not change.
 PLAN_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK = "plan_run", "look_at_source", "validate_finding"
 REVALIDATE_ACTION = "finding.revalidate"  # audit action of the request; its result is `finding.validate`
+REPORT_TASK = "report_to_pull_requests"
 PUSHED_NAME = "pushed"  # field of a stored target: the name of the only repository that the run scans
 
 
@@ -37,6 +38,7 @@ class PushedRepository:
     digest: bytes  # as in `domain.push.Push.repository`
     place: str  # its address, or its name if the host sent no address
     push: RunPush
+    heads: list[str]  # the commits that the pushes ended at
 
 
 async def start_run(
@@ -64,7 +66,9 @@ async def start_run(
         host=find_host(spec),
         push=push,
     )
-    fields = spec_as_json(spec) | ({} if pushed is None else {PUSHED_NAME: pushed.place})
+    fields = spec_as_json(spec)
+    if pushed is not None:
+        fields |= {PUSHED_NAME: pushed.place, scans.HEADS: pushed.heads}
     digest = None if pushed is None else pushed.digest
     await scans.insert(
         *(db, account_id, run),
@@ -110,6 +114,12 @@ async def enqueue_source(
     else:
         scan = [(f"{account_id} {source}", arguments | {"source": source})]
         await jobs.defer_jobs(db, SCAN_SOURCE_TASK, scan, lane)
+
+
+async def enqueue_report(db: Connection, account_id: int, scan_id: UUID) -> None:
+    """Write the job that reports the result of a push's run to the pull requests of its commits."""
+    arguments = {"account_id": account_id, "scan_id": str(scan_id)}
+    await jobs.defer_jobs(db, REPORT_TASK, [(f"report {scan_id}", arguments)], jobs.PUSHED)
 
 
 async def request_validation(

@@ -14,9 +14,9 @@ from uuid import UUID
 from outcrop import metrics
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap, ScanStatus, SourceState
-from outcrop.domain.target import TargetKind, TargetSpec, split_stored_name
+from outcrop.domain.target import PR_COMMENT, PR_STATUS, TargetKind, TargetSpec, split_stored_name
 from outcrop.services.pipeline.context import ACTOR, MAX_ATTEMPTS, RunContext, SourceKey
-from outcrop.services.pipeline.enqueue import PUSHED_NAME, enqueue_source, lane_of
+from outcrop.services.pipeline.enqueue import PUSHED_NAME, enqueue_report, enqueue_source, lane_of
 from outcrop.services.pipeline.fence import OutdatedScanError, send_heartbeats, write_transaction
 from outcrop.services.pipeline.host_access import load_credential, open_host_of
 from outcrop.services.pipeline.join_sources import identify_sources
@@ -193,4 +193,7 @@ async def end_run(
         detail["error"] = ended.error
     line = audit.AuditLine(moment, ACTOR, "scan.finish", str(scan_id), outcome, detail)
     await audit.append(db, account_id, line)
+    options = ended.pushed_options
+    if ended.status is ScanStatus.COMPLETED and (options.get(PR_STATUS) or options.get(PR_COMMENT)):
+        await enqueue_report(db, account_id, scan_id)
     return ended

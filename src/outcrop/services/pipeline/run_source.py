@@ -1,12 +1,10 @@
 """Scan one source of a run, from the claim to the end of the run."""
 
-from typing import Any
 from uuid import UUID
 
 import structlog
 
 from outcrop.domain.errors import OutcropError
-from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
 from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext, SourceKey, SourceReport
 from outcrop.services.pipeline.discussion_source import scan_discussions
@@ -23,7 +21,7 @@ from outcrop.services.pipeline.plan import (
 )
 from outcrop.services.pipeline.site_source import scan_site
 from outcrop.sources.code_host.errors import HostError
-from outcrop.sources.resolve_target import ScanSource
+from outcrop.sources.resolve_target import source_from_json
 from outcrop.store.db import UNAVAILABLE
 
 log = structlog.get_logger()
@@ -68,7 +66,7 @@ async def _scan(
     unexpected exception is raised, so that the job is tried again; in the last attempt it is a reason too. A
     failure of the database is always raised.
     """
-    source = _source_from_json(claimed.spec)
+    source = source_from_json(claimed.spec)
     error = TOO_MANY_ATTEMPTS
     try:
         if claimed.attempts <= MAX_ATTEMPTS:
@@ -86,9 +84,3 @@ async def _scan(
         error = f"scanning failed ({type(failure).__name__})"  # the exception's text may contain a credential
     report.gaps.append(Gap(source.full_name or source.html_url or source.url, error))
     return error
-
-
-def _source_from_json(raw: dict[str, Any]) -> ScanSource:
-    """Return the source that is stored as a claim's `spec`; `raw` has its fields as JSON."""
-    patterns = {"include": tuple(raw["include"]), "exclude": tuple(raw["exclude"])}
-    return ScanSource(**{**raw, **patterns, "visibility": Visibility(raw["visibility"])})

@@ -181,6 +181,15 @@ class HostApi:
             raise self.error_from(response)
         return value
 
+    async def send(self, path: str, value: Mapping[str, Any]) -> None:
+        """Send a POST request with a JSON body. Raise HostError if the request fails.
+
+        A request whose answer is lost is sent again, so the host may get it twice.
+        """
+        response = await self._request("POST", self._base + path, body=orjson.dumps(value))
+        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise self.error_from(response)
+
     async def pages(
         self, path: str, read: ReadPage = read_linked_page, *, id_field: str = "id"
     ) -> AsyncIterator[Any]:
@@ -253,7 +262,13 @@ class HostApi:
             return None
 
     async def _request(
-        self, method: str, url: str, *, etag: str | None = None, auth: Mapping[str, str] | None = None
+        self,
+        method: str,
+        url: str,
+        *,
+        etag: str | None = None,
+        auth: Mapping[str, str] | None = None,
+        body: bytes = b"",
     ) -> "HttpResponse":
         """Send a request; wait for rate limits, and retry failures of the connection or the server.
 
@@ -271,8 +286,10 @@ class HostApi:
             headers = {**self._style.headers, **(await self._auth() if auth is None else auth)}
             if etag:
                 headers["If-None-Match"] = etag
+            if body:
+                headers["Content-Type"] = "application/json"
             try:
-                response = await self._send(method, url, headers)
+                response = await self._send(method, url, headers, body)
             except HttpError as error:
                 problem = f"{self.host}: {error}"
             else:
@@ -289,12 +306,12 @@ class HostApi:
             await self._limit.pause(self._retry_delays[retries], problem)
             retries += 1
 
-    async def _send(self, method: str, url: str, headers: dict[str, str]) -> "HttpResponse":
+    async def _send(self, method: str, url: str, headers: dict[str, str], body: bytes) -> "HttpResponse":
         """Send one request; only a GET request follows redirects, and only on the same host."""
         if method == "GET":
             return await self._http.get(url, headers=headers, may_follow=self._is_same_host)
         return await self._http.request(
-            method, url, headers=headers, body=b"", max_bytes=1 << 20, seconds=60.0
+            method, url, headers=headers, body=body, max_bytes=1 << 20, seconds=60.0
         )
 
     def _refused(self, response: "HttpResponse") -> "HttpResponse":

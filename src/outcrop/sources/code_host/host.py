@@ -25,6 +25,7 @@ from outcrop.sources.code_host.hosted import (
     TokenAccess,
     repository_source,
 )
+from outcrop.sources.code_host.reviews import ReviewApi
 
 if TYPE_CHECKING:
     from outcrop.net.http import HttpClient
@@ -137,6 +138,10 @@ class CodeHost(ABC):
         It is gone only if the host answers 404 or 410 for it and lists the others. Raise HostError if that is
         not clear.
         """
+
+    async def reviews(self, repository: str) -> ReviewApi | None:  # noqa: ARG002 - not every host has statuses
+        """Return how to mark the pull requests of the repository with this key; None if that is not known."""
+        return None
 
     def path_of(self, url: str) -> str:
         """Return what a target's address or `HOST:NAME` says of a repository, as `repository` takes it."""

@@ -15,8 +15,10 @@ from outcrop.sources.hooks.delivery import (
     text_of,
 )
 
-# A change of a pull request from a fork pushes to no branch of the repository itself.
-_PULL_REQUEST_ACTIONS = {"opened", "reopened", "synchronize", "synchronized"}
+# A change of a pull request from a fork pushes to no branch of the repository itself. One that is opened for
+# a branch of the repository gets its status by this event: the push came before.
+_OPENED = {"opened", "reopened"}
+_CHANGED = _OPENED | {"synchronize", "synchronized"}
 
 
 def _check(headers: Headers, secret: Secret, _now: float) -> BodyCheck | None:
@@ -36,9 +38,9 @@ def read_event(host: HookHost, event: str | None, payload: Payload) -> list[Repo
     if event == "push":
         branch = branch_name(text_of(payload, "ref"))
         return [_build(host, payload, branch, commit_of(payload, "before"), commit_of(payload, "after"))]
-    if event == "pull_request" and payload.get("action") in _PULL_REQUEST_ACTIONS:
+    if event == "pull_request" and payload.get("action") in _CHANGED:
         owner = id_of(payload, "pull_request", "head", "repo", "id")
-        if owner != id_of(payload, "repository", "id"):
+        if owner != id_of(payload, "repository", "id") or payload["action"] in _OPENED:
             branch = text_of(payload, "pull_request", "head", "ref")
             return [_build(host, payload, branch, None, commit_of(payload, "pull_request", "head", "sha"))]
     return []

@@ -22,7 +22,8 @@ from outcrop.sources.hooks.delivery import (
 
 WINDOW = 300.0  # seconds that the time of a signature may differ from ours, as Standard Webhooks says
 _PUSHES = {"push", "tag_push", "repository_update"}
-_MERGE_REQUEST_ACTIONS = {"open", "reopen", "update"}
+_OPENED = {"open", "reopen"}
+_MERGE_REQUEST_ACTIONS = _OPENED | {"update"}
 _SECONDS = re.compile(r"[0-9]{1,12}")
 _DIGEST_BYTES = 32
 
@@ -71,11 +72,16 @@ def _read_pushes(_: Headers, payload: Payload) -> list[ReportedPush]:
 
 
 def _read_merge_request(payload: Payload) -> list[ReportedPush]:
-    """Return the push to a merge request from a fork, which changes no branch of the project itself."""
+    """Return the push to a merge request from a fork, which changes no branch of the project itself.
+
+    Also one that is opened for a branch of the project, whose push came before.
+    """
     request = "object_attributes"
-    if text_of(payload, request, "action") not in _MERGE_REQUEST_ACTIONS:
+    action = text_of(payload, request, "action")
+    if action not in _MERGE_REQUEST_ACTIONS:
         return []
-    if id_of(payload, request, "source_project_id") == id_of(payload, request, "target_project_id"):
+    source, target = (id_of(payload, request, f"{end}_project_id") for end in ("source", "target"))
+    if source == target and action not in _OPENED:
         return []
     branch = text_of(payload, request, "source_branch")
     after = commit_of(payload, request, "last_commit", "id")

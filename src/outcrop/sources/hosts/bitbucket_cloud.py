@@ -15,6 +15,7 @@ from outcrop.sources.code_host.fields import flag
 from outcrop.sources.code_host.host import HostAccess, Login
 from outcrop.sources.code_host.hosted import HostedCommit, HostedGist, HostedRepository, HostedText
 from outcrop.sources.code_host.instance import InstanceHost, inner, invalid_name, split_login
+from outcrop.sources.code_host.reviews import ReviewApi
 from outcrop.sources.hosts.bitbucket_fields import (
     FIELDS,
     FULL_NAME,
@@ -22,6 +23,7 @@ from outcrop.sources.hosts.bitbucket_fields import (
     PUBLIC,
     SHA,
     STYLE,
+    build_status,
     clone_href,
     comment_path,
     send_token,
@@ -124,6 +126,25 @@ class BitbucketCloud(InstanceHost):
         base = f"/repositories/{quote(repository)}"
         listing = f"{base}/{checked_path(path).partition('/')[0]}?pagelen=1"
         return await read_present_text(self.api, f"{base}/{path}", listing)
+
+    async def reviews(self, repository: str) -> ReviewApi:
+        """Return how to mark the pull requests of the repository WORKSPACE/{UUID}."""
+        path = f"/repositories/{quote(repository)}"
+        return ReviewApi(
+            api=self.api,
+            listing=lambda _sha: f"{path}/pullrequests?state=OPEN&pagelen=50",
+            request=f"{path}/pullrequests",
+            number="id",
+            head="source.commit.hash",
+            state=("state", "OPEN"),
+            commit="hash",
+            status_path=lambda sha: f"{path}/commit/{sha}/statuses/build",
+            status_body=build_status,
+            comment_path=lambda number: f"{path}/pullrequests/{number}/comments",
+            comment_body=lambda text: {"content": {"raw": text}},
+            read_page=_read_page,
+            page="pagelen=100",
+        )
 
     async def token_owner(self) -> tuple[str | None, tuple[str, ...]]:
         """Return the user of the token, and the scopes that it lacks."""

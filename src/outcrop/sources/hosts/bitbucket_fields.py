@@ -10,6 +10,7 @@ from outcrop.sources.code_host.discussion import read_time
 from outcrop.sources.code_host.fields import Fields
 from outcrop.sources.code_host.hosted import HostedText
 from outcrop.sources.code_host.instance import basic_auth, inner, split_login
+from outcrop.sources.code_host.reviews import CONTEXT, CommitStatus
 
 PUBLIC = "https://bitbucket.org"
 NAME = r"(?!\.{1,2}(?:/|\Z))~?[A-Za-z0-9._-]{1,128}?"
@@ -43,6 +44,18 @@ def text_at(path: str, url: str, text: str, raw: Any) -> HostedText:
     )
     created_at = read_time(raw, "created_on") or read_time(raw, "createdDate")
     return HostedText(path, url, text, author if isinstance(author, str) else None, created_at)
+
+
+def build_status(status: CommitStatus) -> dict[str, str]:
+    """Return a status of a commit as both Bitbuckets take it."""
+    state = "SUCCESSFUL" if status.is_clean else "FAILED"
+    return {
+        "key": CONTEXT,
+        "name": "Outcrop",
+        "state": state,
+        "description": status.description,
+        "url": status.url,
+    }
 
 
 def send_token(token: Secret) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ from outcrop.sources.code_host.fields import flag
 from outcrop.sources.code_host.host import HostAccess, Login
 from outcrop.sources.code_host.hosted import HostedCommit, HostedRepository, HostedText
 from outcrop.sources.code_host.instance import InstanceHost, inner, invalid_name, split_login, text_of
+from outcrop.sources.code_host.reviews import ReviewApi
 from outcrop.sources.hosts.bitbucket_fields import (
     FIELDS,
     FULL_NAME,
@@ -22,6 +23,7 @@ from outcrop.sources.hosts.bitbucket_fields import (
     OWNER,
     SHA,
     STYLE,
+    build_status,
     clone_href,
     comment_path,
     send_token,
@@ -114,6 +116,28 @@ class BitbucketServer(InstanceHost):
         base = _path_of(match[1])
         listing = f"{base}/pull-requests?state=ALL&limit=1"
         return await read_present_text(self.api, f"{base}/{checked_path(path)}", listing)
+
+    async def reviews(self, repository: str) -> ReviewApi | None:
+        """Return how to mark the pull requests of the repository KEY/SLUG/ID."""
+        match = _KEY.fullmatch(repository)
+        if match is None:
+            return None
+        path = _path_of(match[1])
+        return ReviewApi(
+            api=self.api,
+            listing=lambda sha: f"{path}/commits/{sha}/pull-requests?{_LIST}",
+            request=f"{path}/pull-requests",
+            number="id",
+            head="fromRef.latestCommit",
+            state=("state", "OPEN"),
+            commit="id",
+            status_path=lambda sha: f"{path}/commits/{sha}/builds",
+            status_body=build_status,
+            comment_path=lambda number: f"{path}/pull-requests/{number}/comments",
+            comment_body=lambda text: {"text": text},
+            read_page=_read_page,
+            page=_LIST,
+        )
 
     def _repository(self, raw: Any) -> HostedRepository:
         """Return the repository in decoded JSON."""

@@ -24,6 +24,8 @@ from outcrop.sources.code_host.instance import (
     split_login,
     text_of,
 )
+from outcrop.sources.code_host.reviews import ReviewApi
+from outcrop.sources.hosts.github_reviews import github_reviews
 
 if TYPE_CHECKING:
     from outcrop.net.http import HttpResponse
@@ -118,6 +120,17 @@ class Gitea(InstanceHost):
         _, number, *comment = checked_path(path).split("/")
         item = f"{issues}/comments/{comment[1]}" if comment else f"{issues}/{number}"
         return await read_present_text(self.api, item, f"{issues}?state=all&limit=1")
+
+    async def reviews(self, repository: str) -> ReviewApi:
+        """Return how to mark the pull requests of the repository with this id."""
+        full_name = self._repository(await self.api.get(f"/repositories/{quote(repository)}")).full_name
+        return github_reviews(
+            self.api,
+            f"/repos/{quote(full_name)}",
+            lambda path, _sha: f"{path}/pulls?state=open&{_LIMIT}&page=1",
+            read_page=_read_page,
+            page=f"{_LIMIT}&page=1",
+        )
 
     async def token_owner(self) -> tuple[str | None, tuple[str, ...]]:
         """Return the user of the token; a token without the scope read:user does not show it."""

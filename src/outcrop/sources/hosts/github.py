@@ -20,7 +20,9 @@ from outcrop.sources.code_host.fields import Fields
 from outcrop.sources.code_host.host import CodeHost, HostAccess, HostType, Login
 from outcrop.sources.code_host.hosted import HostedCommit, HostedGist, HostedRepository, HostedText
 from outcrop.sources.code_host.instance import inner, text_of
+from outcrop.sources.code_host.reviews import ReviewApi
 from outcrop.sources.hosts.github_app import parse_app
+from outcrop.sources.hosts.github_reviews import github_reviews
 
 if TYPE_CHECKING:
     from outcrop.net.http import HttpClient
@@ -171,6 +173,14 @@ class GitHub(CodeHost):
         base = f"/repos/{_checked(_FULL_NAME, repository)}/{kind}"
         item = f"{base}/comments/{comment[1]}" if comment else f"{base}/{number}"
         return await read_present_text(self._texts, item, f"{base}?state=all&per_page=1")
+
+    async def reviews(self, repository: str) -> ReviewApi:
+        """Return how to mark the pull requests of a repository. Their texts are never stored."""
+        return github_reviews(
+            self._texts,
+            f"/repos/{_checked(_FULL_NAME, repository)}",
+            lambda path, sha: f"{path}/commits/{sha}/pulls?per_page=100",
+        )
 
     def is_own_host(self, clone_url: str) -> bool:
         """Whether a clone URL is https and at the web host of this API, which the token is for.

@@ -18,6 +18,7 @@ from outcrop.sources.code_host.fields import Fields, flag
 from outcrop.sources.code_host.host import HostAccess, HostType, Login, PathTarget
 from outcrop.sources.code_host.hosted import HostedCommit, HostedGist, HostedRepository, HostedText
 from outcrop.sources.code_host.instance import InstanceHost, inner, invalid_name, split_login, text_of
+from outcrop.sources.code_host.reviews import ReviewApi
 
 _PUBLIC = "https://gitlab.com"
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}"
@@ -117,6 +118,23 @@ class GitLab(InstanceHost):
         item = f"/projects/{_quoted(repository)}/{checked_path(path)}"
         listing = f"/projects/{_quoted(repository)}/{path.partition('/')[0]}?scope=all&state=all&per_page=1"
         return await read_present_text(self.api, item, listing)
+
+    async def reviews(self, repository: str) -> ReviewApi:
+        """Return how to mark the merge requests of the project with this id."""
+        project = f"/projects/{_quoted(repository)}"
+        return ReviewApi(
+            api=self.api,
+            listing=lambda sha: f"{project}/repository/commits/{sha}/merge_requests?per_page=100",
+            request=f"{project}/merge_requests",
+            number="iid",
+            head="sha",
+            state=("state", "opened"),
+            commit="id",
+            status_path=lambda sha: f"{project}/statuses/{sha}",
+            status_body=lambda status: {"state": "success" if status.is_clean else "failed"} | status.fields,
+            comment_path=lambda number: f"{project}/merge_requests/{number}/notes",
+            comment_body=lambda text: {"body": text},
+        )
 
     async def token_owner(self) -> tuple[str | None, tuple[str, ...]]:
         """Return the user of the token, and the scopes that it lacks."""

@@ -38,6 +38,7 @@ TABLES = (
     "verdicts",
     "webhooks",
     "hooks",
+    "pull_requests",
     "outbox",
     "second_factors",
     "recovery_codes",

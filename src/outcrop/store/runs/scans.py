@@ -18,6 +18,7 @@ from outcrop.domain.scan import COUNTERS, Gap, ScanRun, ScanStatus, ScanType, Tr
 from outcrop.limits import RUN_GAPS
 from outcrop.store.db import Connection, snapshot
 
+HEADS = "heads"  # field of a stored target: the commits that the pushes of the run ended at
 PLAN_SOURCE = "plan"  # the source that represents the planning of a run: the run does not end before it
 INTERRUPTED_AFTER = 60  # seconds without a heartbeat after which a running run is shown as interrupted
 _HEARTBEAT_INTERVAL = 5  # seconds; an earlier heartbeat is not written
@@ -241,17 +242,26 @@ async def has_unplanned_comparison(db: Connection, account_id: int, target_id: U
     return await cursor.fetchone() is not None
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingPushRun:
+    """A run that a push started and that has not begun to scan, and the commits that its pushes ended at."""
+
+    id: UUID
+    push: RunPush
+    heads: list[str]
+
+
 async def lock_waiting_push_run(
     db: Connection, account_id: int, target_id: UUID, repository: bytes
-) -> tuple[UUID, RunPush] | None:
-    """Return the run that a push to a repository started and that has not begun to scan it, and its push.
+) -> WaitingPushRun | None:
+    """Return the run that a push to a repository started and that has not begun to scan it.
 
     None if there is none. The run does not begin before the transaction ends.
     """
     cursor = await db.execute(
-        """SELECT id, push FROM scans
+        f"""SELECT id, push, coalesce(spec -> '{HEADS}', '[]') FROM scans
            WHERE account_id = %s AND pushed_repository = %s AND target_id = %s AND finished_at IS NULL
-           ORDER BY created_at DESC, id LIMIT 1 FOR UPDATE""",
+           ORDER BY created_at DESC, id LIMIT 1 FOR UPDATE""".encode(),
         [account_id, repository, target_id],
     )
     if (row := await cursor.fetchone()) is None or (push := build_run_push(row[1])) is None:
@@ -264,14 +274,16 @@ async def lock_waiting_push_run(
         [account_id, row[0]],
     )
     has_begun, is_waiting = await cursor.fetchone() or (True, False)
-    return (row[0], push) if is_waiting and not has_begun else None
+    return WaitingPushRun(row[0], push, row[2]) if is_waiting and not has_begun else None
 
 
-async def save_push(db: Connection, account_id: int, scan_id: UUID, push: RunPush) -> None:
-    """Save the pushes that a run scans."""
+async def save_push(
+    db: Connection, account_id: int, scan_id: UUID, push: RunPush, heads: Sequence[str]
+) -> None:
+    """Save the pushes that a run scans, and the commits that they ended at."""
     await db.execute(
-        "UPDATE scans SET push = %s WHERE account_id = %s AND id = %s",
-        [Jsonb(push_fields(push)), account_id, scan_id],
+        "UPDATE scans SET push = %s, spec = spec || %s WHERE account_id = %s AND id = %s",
+        [Jsonb(push_fields(push)), Jsonb({HEADS: list(heads)}), account_id, scan_id],
     )
 
 
@@ -333,7 +345,7 @@ async def mark_interrupted(db: Connection, account_id: int, scan_id: UUID) -> No
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The type, final status and counts of a run."""
+    """The type, final status and counts of a run, and the options of a target whose push started it."""
 
     type: ScanType
     status: ScanStatus
@@ -341,6 +353,7 @@ class RunResult:
     seen: int
     resolved: int
     error: str | None
+    pushed_options: dict[str, Any]
 
 
 async def finish_run(
@@ -352,7 +365,9 @@ async def finish_run(
     source failed and no source was scanned to its end. The sources are summed up only at the end of the run.
     """
     cursor = await db.execute(
-        """SELECT coverage_gaps, type FROM scans WHERE account_id = %s AND id = %s AND finished_at IS NULL
+        """SELECT coverage_gaps, type,
+                  CASE WHEN pushed_repository IS NULL THEN '{}' ELSE coalesce(spec -> 'options', '{}') END
+           FROM scans WHERE account_id = %s AND id = %s AND finished_at IS NULL
              AND (open_sources <= 0 OR %s) FOR UPDATE""",
         [account_id, scan_id, error is not None],
     )
@@ -374,7 +389,7 @@ async def finish_run(
             *(encode_gaps(gaps), error, account_id, scan_id),
         ],
     )
-    return RunResult(ScanType(run[1]), status, sums.new, sums.seen, sums.resolved, error)
+    return RunResult(ScanType(run[1]), status, sums.new, sums.seen, sums.resolved, error, run[2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import structlog
 
-from outcrop.domain.push import HookHost, ReportedPush, RunPush, decode_push, join_pushes
+from outcrop.domain.push import HookHost, ReportedPush, RunPush, decode_push, join_heads, join_pushes
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import Target, TargetKind
 from outcrop.scanner.engine.masking import mask_text
@@ -55,9 +55,10 @@ async def _start_run(
     last = pushes[-1]
     name = _name(last)
     waiting = await scans.lock_waiting_push_run(db, account_id, target.id, last.repository)
-    push = _mask(context, join_pushes(pushes, name, None if waiting is None else waiting[1]))
+    push = _mask(context, join_pushes(pushes, name, None if waiting is None else waiting.push))
+    heads = join_heads(pushes, () if waiting is None else waiting.heads)
     if waiting is not None:
-        await scans.save_push(db, account_id, waiting[0], push)
+        await scans.save_push(db, account_id, waiting.id, push, heads)
         return False
     await start_run(
         db,
@@ -67,7 +68,7 @@ async def _start_run(
         target_id=target.id,
         moment=await current_time(db),
         by=ACTOR,
-        pushed=PushedRepository(last.repository, last.url or name, push),
+        pushed=PushedRepository(last.repository, last.url or name, push, heads),
     )
     return True
 
