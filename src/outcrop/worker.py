@@ -33,7 +33,13 @@ from outcrop.services.hooks.manage import delete_old_deliveries as delete_old_de
 from outcrop.services.hooks.receive import START_PUSHED_TASK
 from outcrop.services.pipeline.announce import announce_imported
 from outcrop.services.pipeline.context import RunContext
-from outcrop.services.pipeline.enqueue import PLAN_TASK, REPORT_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK
+from outcrop.services.pipeline.enqueue import (
+    PLAN_TASK,
+    POLL_TASK,
+    REPORT_TASK,
+    SCAN_SOURCE_TASK,
+    VALIDATE_TASK,
+)
 from outcrop.services.pipeline.maintenance import (
     erase_secrets,
     mark_stale,
@@ -42,6 +48,7 @@ from outcrop.services.pipeline.maintenance import (
     start_due_runs,
 )
 from outcrop.services.pipeline.plan import plan_run
+from outcrop.services.pipeline.pushes.poll import enqueue_due_polls, poll_target
 from outcrop.services.pipeline.pushes.pull_requests import forget_old_pull_requests, report_to_pull_requests
 from outcrop.services.pipeline.pushes.start import compare_refused, start_pushed_runs
 from outcrop.services.pipeline.revalidate import revalidate_due, run_requested_validation
@@ -65,9 +72,11 @@ _JOB_STOP_TIMEOUT = 4.0  # seconds in which a running job may end when the worke
 _RELEASE_TIMEOUT = 2.0  # seconds in which a cancelled job returns its source to the queue
 _CONCURRENT_REQUESTS = 4  # jobs that a user waits for
 _CONCURRENT_IMPORTS = 2
+_CONCURRENT_POLLS = 8
 _MORE_PROCESSES = 2  # that scan, beside one for each job of an account
 _MORE_PUSHES = 3  # jobs that start and plan the runs of pushes, beside those that scan
 _COMPARE_EVERY = 5.0  # seconds
+_POLL_EVERY = 5.0  # seconds; a target is due once a minute or less
 _RECONNECT_PAUSE = 2.0  # seconds
 _MAX_RETRY_DELAY = 60  # seconds
 
@@ -149,6 +158,7 @@ async def work(
                 (FOLD_EVERY, lambda: _update_incidents(runtime)),
                 (_SCHEDULE_EVERY, lambda: start_due_runs(context)),
                 (_COMPARE_EVERY, lambda: compare_refused(context)),
+                (_POLL_EVERY, lambda: enqueue_due_polls(context)),
                 (_SCHEDULE_EVERY, lambda: _end_stuck_sessions(runtime)),
                 (_SCHEDULE_EVERY, lambda: _save_heartbeats(runtime)),
                 (dead_after / 2, lambda: requeue_stalled_jobs(context, dead_after=dead_after)),
@@ -299,6 +309,7 @@ async def _run_queues(app: procrastinate.App, max_jobs: int, dead_after: float) 
             jobs.INTERACTIVE_QUEUE: _CONCURRENT_REQUESTS,
             jobs.IMPORT_QUEUE: _CONCURRENT_IMPORTS,
             jobs.PUSH_QUEUE: _push_slots(max_jobs) + _MORE_PUSHES,
+            jobs.POLL_QUEUE: _CONCURRENT_POLLS,
         }
         workers = [
             asyncio.create_task(
@@ -425,6 +436,12 @@ def _build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:
         """Run the job that starts the runs of a repository which was pushed to."""
         with _log_failure(task=START_PUSHED_TASK):
             await start_pushed_runs(context, account_id, bytes.fromhex(repository))
+
+    @app.task(name=POLL_TASK, retry=_RetryAlways())
+    async def poll(account_id: int, target_id: str) -> None:
+        """Run the job that asks a code host for pushes."""
+        with _log_failure(target=target_id):
+            await poll_target(context, account_id, UUID(target_id))
 
     @app.task(name=REPORT_TASK, retry=_RetryAlways())
     async def report(account_id: int, scan_id: str) -> None:

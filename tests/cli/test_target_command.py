@@ -83,7 +83,7 @@ def test_without_a_schedule_there_is_no_next_run(target: Outcrop) -> None:
 def test_every_option_is_stored(target: Outcrop) -> None:
     owner = target(
         *("add", "github:acme", "--forks", "--no-archived", "--no-wikis", "--gists", "--discussions"),
-        *("--pr-status", "--pr-comment", "--json"),
+        *("--poll", "--pr-status", "--pr-comment", "--json"),
     ).json
     assert owner["options"] == {
         "forks": True,
@@ -91,6 +91,7 @@ def test_every_option_is_stored(target: Outcrop) -> None:
         "wikis": False,
         "gists": True,
         "discussions": True,
+        "poll": True,
         "pr_status": True,
         "pr_comment": True,
     }
@@ -103,6 +104,7 @@ def test_every_option_is_stored(target: Outcrop) -> None:
         "wikis": True,
         "gists": False,
         "discussions": False,
+        "poll": False,
         "pr_status": False,
         "pr_comment": False,
     }

@@ -35,7 +35,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
     metrics.stop_recording()
     registry = CollectorRegistry()
     metrics.add_processes(registry, folder)
-    queues = ("runs", "requests", "imports", "pushes")
+    queues = ("runs", "requests", "imports", "pushes", "polls")
     waiting = WaitingWork(dict.fromkeys(queues, 0), dict.fromkeys(queues, 0.0), 0)
     registry.register(_ServiceCollector(Activity(is_up=True, waiting=waiting)))
     return parse(generate_latest(registry).decode())

@@ -143,6 +143,7 @@ def fill_every_table(testbed: DeliveryTestbed) -> Customer:
         ),
         ("INSERT INTO sign_in_attempts (email, at) VALUES (%s, now())", digest),
         ("INSERT INTO rate_windows SELECT id, now(), 1, now() FROM api_keys",),
+        ("INSERT INTO pull_requests VALUES (%s, 'a source', 5, ARRAY['abc'], 1, now())", account.id),
         ("INSERT INTO second_factors VALUES (%s, %s, %s, 7, now())", member, account.id, digest),
         ("INSERT INTO recovery_codes VALUES (%s, %s)", member, digest),
         ("INSERT INTO views VALUES (%s, %s, 'mine', 'status=active', 'jo', now())", account.id, uuid4()),

@@ -89,6 +89,8 @@ class GitHubHost:
     # full name → what people wrote, by the path of the list: issues, issues/comments, pulls/comments
     texts: dict[str, dict[str, list[Json]]] = field(default_factory=dict)
     pulls: dict[str, list[Json]] = field(default_factory=dict)  # full name → pull requests
+    events: dict[str, list[Json]] = field(default_factory=dict)  # path of the list → events, newest first
+    poll_interval: int = 60
     clone_base: str = "https://git.example"
     limit: int = 5_000
     limit_status: int = 403
@@ -242,6 +244,14 @@ class GitHubHost:
         found = [text for text in lists.get(listing, []) if str(text[key]) == number]
         return _json(found[0]) if found else error(404, "Not Found")
 
+    def add_event(self, path: str, full_name: str, head: str, ref: str = "refs/heads/main") -> Json:
+        """Add a push to the list of events at a path; return the event."""
+        repo = {"id": self.repos[full_name]["id"], "name": full_name}
+        event = {"id": str(10_000 + sum(map(len, self.events.values()))), "type": "PushEvent", "repo": repo}
+        event |= {"actor": {"login": "ada"}, "payload": {"ref": ref, "head": head, "commits": []}}
+        self.events.setdefault(path, []).insert(0, event)
+        return event
+
     def rename(self, old: str, new: str) -> None:
         """Rename a repository; requests for the old name are redirected."""
         repo = self.repos.pop(old)
@@ -323,7 +333,12 @@ class GitHubHost:
         """Return the resource of a path for the user `login`."""
         if not request.path.startswith(self.prefix + "/"):
             return error(404, "Not Found")
-        match request.path.removeprefix(self.prefix).strip("/").split("/"):
+        path = request.path.removeprefix(self.prefix).strip("/")
+        if path in self.events:
+            response = self._page(request, self.events[path], f"/{path}")
+            response.headers["X-Poll-Interval"] = str(self.poll_interval)
+            return response
+        match path.split("/"):
             case ["user"]:
                 return (
                     _json(self.users[login])

@@ -67,6 +67,10 @@ def add_target(
             "--discussions/--no-discussions", help="Include issues, merge or pull requests and comments."
         ),
     ] = None,
+    poll: Annotated[
+        bool | None,
+        typer.Option("--poll/--no-poll", help="Ask the host for pushes, where no push hook is possible."),
+    ] = None,
     pr_status: Annotated[
         bool | None,
         typer.Option(
@@ -102,6 +106,7 @@ def add_target(
         "wikis": wikis,
         "gists": gists,
         "discussions": discussions,
+        "poll": poll,
         "pr_status": pr_status,
         "pr_comment": pr_comment,
         "depth": depth,

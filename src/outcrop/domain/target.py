@@ -89,15 +89,18 @@ def split_stored_name(kind: TargetKind, stored: str) -> tuple[str, str | None]:
     return name, host_url
 
 
+POLL = "poll"  # the code host is asked for pushes
 PR_STATUS, PR_COMMENT = "pr_status", "pr_comment"  # what a run of a push writes to pull requests
 
 # The options of each kind of target, with their defaults.
 OPTIONS: dict[TargetKind, dict[str, bool | int]] = {
     TargetKind.OWNER: {
         "forks": False, "archived": True, "wikis": True, "gists": False, "discussions": False,
-        PR_STATUS: False, PR_COMMENT: False,
+        POLL: False, PR_STATUS: False, PR_COMMENT: False,
     },
-    TargetKind.REPOSITORY: {"wikis": True, "discussions": False, PR_STATUS: False, PR_COMMENT: False},
+    TargetKind.REPOSITORY: {
+        "wikis": True, "discussions": False, POLL: False, PR_STATUS: False, PR_COMMENT: False,
+    },
     TargetKind.GISTS: {},
     TargetKind.GIST: {},
     TargetKind.COMMIT: {},

@@ -134,6 +134,7 @@ OPTION = {
     "wikis": "Wikis",
     "gists": "Gists of the same name",
     "discussions": "Issues, merge or pull requests and comments",
+    "poll": "Ask the host for pushes, where no push hook is possible",
     "pr_status": "Set a commit status on pull requests that are pushed to",
     "pr_comment": "Comment on pull requests that have credentials",
     "depth": "Link depth",

@@ -14,6 +14,7 @@ QUEUE_NAMES = {
     jobs.INTERACTIVE_QUEUE: "requests",
     jobs.IMPORT_QUEUE: "imports",
     jobs.PUSH_QUEUE: "pushes",
+    jobs.POLL_QUEUE: "polls",
 }
 
 

@@ -27,7 +27,7 @@ from outcrop.store.runs.scans import PLAN_SOURCE
 # The names are stored in queued jobs, so they do not change.
 PLAN_TASK, SCAN_SOURCE_TASK, VALIDATE_TASK = "plan_run", "look_at_source", "validate_finding"
 REVALIDATE_ACTION = "finding.revalidate"  # audit action of the request; its result is `finding.validate`
-REPORT_TASK = "report_to_pull_requests"
+REPORT_TASK, POLL_TASK = "report_to_pull_requests", "poll_target"
 PUSHED_NAME = "pushed"  # field of a stored target: the name of the only repository that the run scans
 
 

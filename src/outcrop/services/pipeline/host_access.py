@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 from outcrop.domain.scan import Gap
@@ -15,6 +16,8 @@ from outcrop.sources.code_host.targets import find_host
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.db import Pool
 from outcrop.store.runs import scans, sources, targets
+
+_MAX_WAIT = 60.0  # seconds, where nobody sees that a request waits
 
 
 async def load_credential(context: RunContext, account_id: int, target_id: UUID | None) -> Secret | None:
@@ -39,18 +42,35 @@ def open_host_of(
     A place on no known host is opened as GitHub, which knows that the place is not its own. Waits for a rate
     limit are shown in the run of `key`, and responses with an ETag are stored per account.
     """
+    on_wait = _show_waits(context, key)
+    options = ApiOptions(on_wait=on_wait, retry_delays=context.limits.retry_delays)
+    name, access = _access(context, place, token, options)
+    etags = _EtagStore(context.pool, key.account_id)
+    return open_host(name, replace(access, etags=etags, on_gap=on_gap))
+
+
+def open_host_without_run(context: RunContext, spec: TargetSpec, token: Secret | None) -> CodeHost:
+    """Return a client for the code host of a target, for requests that belong to no run.
+
+    No response is stored. A wait of more than _MAX_WAIT seconds is an error.
+    """
+    options = ApiOptions(max_wait=_MAX_WAIT, retry_delays=context.limits.retry_delays)
+    return open_host(*_access(context, spec, token, options))
+
+
+def _access(
+    context: RunContext, place: TargetSpec | ScanSource, token: Secret | None, options: ApiOptions
+) -> tuple[str, HostAccess]:
+    """Return the kind of code host of a target or source, and how it is opened, with its token."""
     name = (place.host if isinstance(place, ScanSource) else find_host(place)) or "github"
     is_operators = name == "github" and place.host_url is None
-    access = HostAccess(
+    return name, HostAccess(
         http=context.http,
         token=token or (context.github_token if is_operators else None),
         url=place.host_url,
         api_url=context.github_url if is_operators else None,
-        etags=_EtagStore(context.pool, key.account_id),
-        options=ApiOptions(on_wait=_show_waits(context, key), retry_delays=context.limits.retry_delays),
-        on_gap=on_gap,
+        options=options,
     )
-    return open_host(name, access)
 
 
 class _EtagStore:

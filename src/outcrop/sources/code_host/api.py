@@ -159,12 +159,21 @@ class HostApi:
         """
         return (await self._get(self._base + path)).value
 
-    async def response(self, path: str) -> "HttpResponse":
+    async def response(self, path: str, *, etag: str | None = None) -> "HttpResponse":
         """Return the response to a GET request for `path`, also one with a failure status below 500.
+
+        With an `etag`, the host answers 304 if the response has not changed.
 
         Raise HostError if the host cannot be reached, keeps answering 5xx, or has us wait too long.
         """
-        return await self._request("GET", self._base + path)
+        return await self._request("GET", self._base + path, etag=etag)
+
+    def next_path(self, response: "HttpResponse") -> str | None:
+        """Return the path of the page after a response; None if there is none. Raise if it is elsewhere."""
+        url = next_link(response)
+        if url is not None and not url.startswith(f"{self._base}/"):
+            raise HostError("malformed", f"{self.host}: the next page is at another host")
+        return None if url is None else url.removeprefix(self._base)
 
     async def status(self, path: str) -> int:
         """Return only the HTTP status, below 500, of a GET request for `path`; raise as `response` does."""

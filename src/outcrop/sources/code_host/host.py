@@ -17,6 +17,7 @@ from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind
 from outcrop.sources.code_host.api import API_OPTIONS, ApiOptions, EtagCache, origin
+from outcrop.sources.code_host.events import EventFeed
 from outcrop.sources.code_host.hosted import (
     HostedCommit,
     HostedGist,
@@ -141,6 +142,20 @@ class CodeHost(ABC):
 
     async def reviews(self, repository: str) -> ReviewApi | None:  # noqa: ARG002 - not every host has statuses
         """Return how to mark the pull requests of the repository with this key; None if that is not known."""
+        return None
+
+    async def event_feed(
+        self,
+        name: str,  # noqa: ARG002 - not every host has events
+        *,
+        is_owner: bool,  # noqa: ARG002
+        is_own_token: bool,  # noqa: ARG002
+    ) -> EventFeed | None:
+        """Return the list of events of an owner or a repository; None if the host has none.
+
+        `is_own_token` is whether the token is the target's own: another may see more than the target's
+        users, so it is used for public events only.
+        """
         return None
 
     def path_of(self, url: str) -> str:

@@ -13,6 +13,7 @@ from outcrop.domain.target import TargetKind
 from outcrop.sources.code_host.api import ApiStyle, HostPage, next_link
 from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
+from outcrop.sources.code_host.events import EventFeed, PushEvent, read_push
 from outcrop.sources.code_host.fields import Fields, flag
 from outcrop.sources.code_host.host import HostAccess, HostType, Login, PathTarget
 from outcrop.sources.code_host.hosted import HostedCommit, HostedRepository, HostedText
@@ -121,6 +122,15 @@ class Gitea(InstanceHost):
         item = f"{issues}/comments/{comment[1]}" if comment else f"{issues}/{number}"
         return await read_present_text(self.api, item, f"{issues}?state=all&limit=1")
 
+    async def event_feed(self, name: str, *, is_owner: bool, is_own_token: bool) -> EventFeed:  # noqa: ARG002
+        """Return the list of activities of an organisation, a user or a repository."""
+        if not is_owner:
+            path = f"/repos/{quote((await self.repository(name)).full_name)}"
+        else:
+            is_org = await self.api.status(f"/orgs/{quote(name)}") == HTTPStatus.OK
+            path = f"/{'orgs' if is_org else 'users'}/{quote(name)}"
+        return EventFeed(api=self.api, path=f"{path}/activities/feeds?{_LIMIT}", read=_read_push)
+
     async def reviews(self, repository: str) -> ReviewApi:
         """Return how to mark the pull requests of the repository with this id."""
         full_name = self._repository(await self.api.get(f"/repositories/{quote(repository)}")).full_name
@@ -165,6 +175,17 @@ class Gitea(InstanceHost):
             default_branch=_FIELDS.optional_text(raw, "default_branch") or "",
             key=str(id_),
         )
+
+
+def _read_push(raw: Any) -> PushEvent | None:
+    """Return the push of an activity; None for another one."""
+    if inner(raw, "op_type") not in {"commit_repo", "push_tag", "mirror_sync_push"}:
+        return None
+    return read_push(
+        *(inner(raw, "repo", "id"), inner(raw, "repo", "full_name"), inner(raw, "ref_name")),
+        author=inner(raw, "act_user", "login"),
+        after=None,
+    )
 
 
 def _visibility(raw: Any) -> Visibility:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import quote, urlsplit
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Visibility
@@ -16,6 +16,7 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.sources.code_host.api import API_OPTIONS, ApiOptions, ApiStyle, EtagCache, HostApi, origin
 from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
+from outcrop.sources.code_host.events import EventFeed, PushEvent, read_push
 from outcrop.sources.code_host.fields import Fields
 from outcrop.sources.code_host.host import CodeHost, HostAccess, HostType, Login
 from outcrop.sources.code_host.hosted import HostedCommit, HostedGist, HostedRepository, HostedText
@@ -23,11 +24,11 @@ from outcrop.sources.code_host.instance import inner, text_of
 from outcrop.sources.code_host.reviews import ReviewApi
 from outcrop.sources.hosts.github_app import parse_app
 from outcrop.sources.hosts.github_reviews import github_reviews
+from outcrop.sources.hosts.github_style import HEADERS, PER_PAGE, STYLE
 
 if TYPE_CHECKING:
     from outcrop.net.http import HttpClient
 
-PER_PAGE = 100  # the most that GitHub allows
 _OWNER = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _FULL_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}/(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,100}")
 _GIST_ID = re.compile(r"[A-Za-z0-9]{1,64}")
@@ -41,11 +42,6 @@ _DESCRIPTIONS = {
 }
 
 _FIELDS = Fields("GitHub")
-# Only these fields are used and cached: patches and contents of gists can contain credentials.
-_USED_FIELDS = {
-    "id", "full_name", "clone_url", "html_url", "private", "visibility", "fork", "archived", "has_wiki",
-    "size", "pushed_at", "default_branch", "login", "type", "git_pull_url", "public", "updated_at", "sha",
-}  # fmt: skip
 
 
 class GitHub(CodeHost):
@@ -69,9 +65,9 @@ class GitHub(CodeHost):
             sent = await self._own_token()
             return {} if sent is None else {"Authorization": f"Bearer {sent}"}
 
-        self._api = HostApi(http, base_url, token, auth, _STYLE, etags=etags, options=options)
+        self._api = HostApi(http, base_url, token, auth, STYLE, etags=etags, options=options)
         # What people write may have credentials, so these responses are never stored with their ETags.
-        self._texts = HostApi(http, base_url, token, auth, ApiStyle(headers=_HEADERS), options=options)
+        self._texts = HostApi(http, base_url, token, auth, ApiStyle(headers=HEADERS), options=options)
         self._token = token
         self._login: str | None = None
 
@@ -181,6 +177,26 @@ class GitHub(CodeHost):
             f"/repos/{_checked(_FULL_NAME, repository)}",
             lambda path, sha: f"{path}/commits/{sha}/pulls?per_page=100",
         )
+
+    async def event_feed(self, name: str, *, is_owner: bool, is_own_token: bool) -> EventFeed:
+        """Return the list of events. Another's token shows public ones only."""
+        if not is_owner:
+            repository = await self.repository(name)
+            if not is_own_token and repository.visibility is not Visibility.PUBLIC:
+                raise HostError("forbidden", "the target needs a credential of its own")
+            path = f"/repos/{repository.full_name}/events"
+        else:
+            user = await self._api.get(f"/users/{_checked(_OWNER, name)}")
+            login = _FIELDS.matching(user, "login", _OWNER)
+            is_organisation = _FIELDS.field(user, "type", str) == "Organization"
+            if not is_own_token:
+                path = f"/orgs/{login}/events" if is_organisation else f"/users/{login}/events/public"
+            elif not is_organisation:
+                path = f"/users/{login}/events"
+            else:
+                await self._is_token_of(login)
+                path = f"/users/{self._login}/events/orgs/{login}" if self._login else f"/orgs/{login}/events"
+        return EventFeed(api=self._texts, path=f"{path}?per_page={PER_PAGE}", read=_read_push)
 
     def is_own_host(self, clone_url: str) -> bool:
         """Whether a clone URL is https and at the web host of this API, which the token is for.
@@ -298,6 +314,17 @@ def _text(raw: Any, comments_of: str | None = None) -> HostedText:
     )
 
 
+def _read_push(raw: Any) -> PushEvent | None:
+    """Return the push of an event; None for another event."""
+    if inner(raw, "type") != "PushEvent":
+        return None
+    return read_push(
+        *(inner(raw, "repo", "id"), inner(raw, "repo", "name"), inner(raw, "payload", "ref")),
+        author=inner(raw, "actor", "login"),
+        after=inner(raw, "payload", "head"),
+    )
+
+
 def _commit_path(full_name: str, sha: str) -> str:
     """Return the API path of the commit `sha` of the repository OWNER/NAME.
 
@@ -315,47 +342,6 @@ def _checked(pattern: re.Pattern[str], text: str) -> str:
     if not pattern.fullmatch(text):
         raise BadInputError(f"{one_line(text[:200])}: is not {_DESCRIPTIONS[pattern]}")
     return quote(text, safe="/")
-
-
-def _reduce(value: Any) -> Any:
-    """Reduce a decoded resource, or each resource of a list, to _USED_FIELDS; an owner in it likewise.
-
-    Fields whose value is an object or a list are dropped, except `owner`. Items of a list that are not
-    objects become None.
-    """
-    if isinstance(value, list):
-        return [_reduce(item) if isinstance(item, dict) else None for item in value]
-    owner = value.get("owner")
-    return _scalar_fields(value) | ({"owner": _scalar_fields(owner)} if isinstance(owner, dict) else {})
-
-
-def _scalar_fields(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of `raw` that are in _USED_FIELDS and whose value is no object and no list."""
-    return {
-        name: value
-        for name, value in raw.items()
-        if name in _USED_FIELDS and not isinstance(value, dict | list)
-    }
-
-
-def _url_after_full_page(url: str, value: Any) -> str | None:
-    """Return the URL of the page after the one at `url`; None if the page at `url` is not full.
-
-    `value` is the decoded page at `url`. The page is full if it is a list of PER_PAGE items.
-    """
-    if not isinstance(value, list) or len(value) < PER_PAGE:
-        return None
-    parts = urlsplit(url)
-    query = dict(parse_qsl(parts.query))
-    return parts._replace(query=urlencode(query | {"page": str(int(query.get("page", "1")) + 1)})).geturl()
-
-
-_HEADERS = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
-_STYLE = ApiStyle(
-    headers=_HEADERS,
-    reduce=_reduce,
-    next_after_304=_url_after_full_page,
-)
 
 
 def _open(access: HostAccess) -> GitHub:

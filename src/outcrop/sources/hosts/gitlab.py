@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any
@@ -14,6 +15,7 @@ from outcrop.domain.target import TargetKind
 from outcrop.sources.code_host.api import ApiStyle
 from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
+from outcrop.sources.code_host.events import EventFeed, PushEvent, read_push
 from outcrop.sources.code_host.fields import Fields, flag
 from outcrop.sources.code_host.host import HostAccess, HostType, Login, PathTarget
 from outcrop.sources.code_host.hosted import HostedCommit, HostedGist, HostedRepository, HostedText
@@ -118,6 +120,28 @@ class GitLab(InstanceHost):
         item = f"/projects/{_quoted(repository)}/{checked_path(path)}"
         listing = f"/projects/{_quoted(repository)}/{path.partition('/')[0]}?scope=all&state=all&per_page=1"
         return await read_present_text(self.api, item, listing)
+
+    async def event_feed(self, name: str, *, is_owner: bool, is_own_token: bool) -> EventFeed:  # noqa: ARG002
+        """Return the pushes of a project, or those to all projects of the token's user, below a group."""
+        if not is_owner:
+            project = await self.repository(name)
+            path = f"/projects/{project.id}/events?action=pushed&per_page=100"
+        else:
+            path = "/events?scope=all&action=pushed&per_page=100"
+
+        async def resolve(push: PushEvent) -> PushEvent | None:
+            """Return a push with the path of its project; None if that is not below the wanted name."""
+            try:
+                raw = await self.api.get(f"/projects/{_quoted(push.repository_id)}")
+            except HostError as error:
+                if error.kind not in {"not_found", "forbidden"}:
+                    raise
+                return None
+            full_name = _FIELDS.matching(raw, "path_with_namespace", _PROJECT)
+            is_wanted = f"{full_name}/".lower().startswith(f"{name}/".lower()) or not is_owner
+            return replace(push, full_name=full_name) if is_wanted else None
+
+        return EventFeed(api=self.api, path=path, read=_read_push, resolve=resolve)
 
     async def reviews(self, repository: str) -> ReviewApi:
         """Return how to mark the merge requests of the project with this id."""
@@ -229,6 +253,15 @@ class GitLab(InstanceHost):
             public=inner(raw, "visibility") == "public",
             updated_at=None,
         )
+
+
+def _read_push(raw: Any) -> PushEvent | None:
+    """Return the push of an event; None for another event."""
+    data = inner(raw, "push_data")
+    if not isinstance(data, dict):
+        return None
+    author, after = inner(raw, "author_username"), inner(data, "commit_to")
+    return read_push(inner(raw, "project_id"), None, inner(data, "ref"), author, after)
 
 
 def _has_no_snippets(project: Any) -> bool:

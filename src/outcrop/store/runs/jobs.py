@@ -21,6 +21,7 @@ QUEUE = "outcrop"
 INTERACTIVE_QUEUE = "asked"  # jobs that a person waits for; they must not queue behind runs that take hours
 IMPORT_QUEUE = "imports"  # a CI job may wait for its import; it must not queue behind runs either
 PUSH_QUEUE = "pushes"  # a leak is reported within a minute of its push, also while thousands of sources wait
+POLL_QUEUE = "polls"  # a host that answers slowly must not delay pushes
 # Session settings for procrastinate's own statements. Each touches a few jobs, but a plan that was made while
 # the queue was short, or from old statistics, would join the whole queue with itself, or sort it.
 SESSION_OPTIONS = " ".join(
@@ -140,7 +141,7 @@ class Lane(NamedTuple):
 
 
 SCHEDULED, INTERACTIVE, IMPORTED = Lane(QUEUE), Lane(INTERACTIVE_QUEUE), Lane(IMPORT_QUEUE)
-PUSHED = Lane(PUSH_QUEUE, 10)
+PUSHED, POLLED = Lane(PUSH_QUEUE, 10), Lane(POLL_QUEUE)
 COMPARED = Lane(QUEUE, 5)  # the repositories of a hook that refused deliveries
 
 
@@ -233,7 +234,7 @@ async def requeue_stalled(db: Connection, dead_after: float) -> list[dict[str, A
              AND (w.id IS NULL OR w.last_heartbeat < now() - make_interval(secs => %s))
              AND pg_postmaster_start_time() < now() - make_interval(secs => %s)
            FOR UPDATE OF j SKIP LOCKED""",
-        [[QUEUE, INTERACTIVE_QUEUE, IMPORT_QUEUE, PUSH_QUEUE], dead_after, dead_after],
+        [[QUEUE, INTERACTIVE_QUEUE, IMPORT_QUEUE, PUSH_QUEUE, POLL_QUEUE], dead_after, dead_after],
     )
     stalled = await cursor.fetchall()
     for job_id, _ in stalled:

@@ -44,11 +44,11 @@ async def start_pushed_runs(context: RunContext, account_id: int, repository: by
             return 0
         started = 0
         for target in drop_dominated(covering):
-            started += await _start_run(db, context, account_id, target, pushes)
+            started += await start_run_of_pushes(db, context, account_id, target, pushes)
     return started
 
 
-async def _start_run(
+async def start_run_of_pushes(
     db: Connection, context: RunContext, account_id: int, target: Target, pushes: Sequence[ReportedPush]
 ) -> bool:
     """Start a run of the pushed repository; return False if a waiting one takes the pushes over."""
