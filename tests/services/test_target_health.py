@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from outcrop.domain.account import Role
 from outcrop.domain.scan import Gap, ScanRun, ScanStatus
 from outcrop.domain.target import (
     Schedule,
@@ -166,3 +167,16 @@ def test_an_account_whose_targets_were_never_scanned_is_not_called_clear(backend
     assert "The next run shows whether something new appears." in person.page("/")
     _add(backend, tenant, "github:second")
     assert "No active finding in what was scanned." in person.page("/")
+
+
+def test_the_page_of_a_failed_run_says_what_to_do(backend: Backend) -> None:
+    tenant = backend.tenant()
+    target = _add(backend, tenant, "gitlab:acme")
+    error = "https://gitlab.com/api/v4/groups/acme: answered 401: invalid_token"
+    run = make_scan(status=ScanStatus.FAILED, finished_at=NOW, error=error)
+    _scan(backend, tenant, target, run)
+    for role, may_change in ((Role.OWNER, True), (Role.MEMBER, False)):
+        page = sign_in(backend, tenant, role).page(f"/scans/{run.id}")
+        assert "Make a new token at the host" in page
+        assert f'action="/targets/{target.id}/run"' in page
+        assert (f'href="/targets/{target.id}"' in page) is may_change

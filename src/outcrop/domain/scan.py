@@ -1,5 +1,6 @@
 """Scan runs: one scan of one target, on a code host or on the web."""
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -92,3 +93,62 @@ def public_fields(run: ScanRun) -> dict[str, Any]:
         "host": run.host,
         "push": push_fields(run.push),
     }
+
+
+# --- why a run has failed
+
+
+class FailureKind(StrEnum):
+    """The kinds of failures of a run or a request, by what a person can do about them."""
+
+    UNAUTHORISED = "unauthorised"  # the credential is missing, wrong or expired
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    LIMITED = "limited"  # a rate limit of the host
+    UNAVAILABLE = "unavailable"
+    MALFORMED = "malformed"  # the answer is not that of a code host
+    NO_ADDRESS = "no_address"  # the name of the host is not known
+    NOT_ALLOWED = "not_allowed"  # by the operator's rules for outbound connections
+    ROBOTS = "robots"  # the site does not want to be read
+    TOO_LARGE = "too_large"
+    WORKER = "worker"  # the process that scanned has died
+    OTHER = "other"
+
+
+# The first kind whose words are in the message. Runs store only the message, also those of earlier releases.
+_FAILURE_WORDS = (
+    (FailureKind.ROBOTS, ("robots\\.txt", "bot challenge")),
+    (
+        FailureKind.LIMITED,
+        ("rate limit", "asks for a pause", "still refuses requests", "(answered|error:) 429"),
+    ),
+    (FailureKind.NO_ADDRESS, ("the name has no address", "could not resolve host")),
+    (FailureKind.NOT_ALLOWED, ("outcrop_egress", "address that is not public", "proxy")),
+    (
+        FailureKind.UNAUTHORISED,
+        ("(answered|error:) 401", "authentication failed", "could not read username", "is not public"),
+    ),
+    (FailureKind.FORBIDDEN, ("(answered|error:) (403|451)",)),
+    (
+        FailureKind.NOT_FOUND,
+        ("(answered|error:) (404|410)", "not found", "no longer exists", "there is no group or user"),
+    ),
+    (
+        FailureKind.WORKER,
+        ("worker has died", "process ended before", "command that ran it has died", "scanning failed \\("),
+    ),
+    (FailureKind.TOO_LARGE, ("too many", "too large", "longer than an hour", "larger than", "more than")),
+    (
+        FailureKind.UNAVAILABLE,
+        ("(answered|error:) 5", "no complete response", "not answered", "connect", "timed out"),
+    ),
+    (FailureKind.MALFORMED, ("not that of a git host", "the response", "redirects")),
+)
+
+
+def kind_of_failure(message: str) -> FailureKind:
+    """Return the kind of a failure from its message, which Outcrop, git or a host has written."""
+    text = message.lower()
+    return next(
+        (kind for kind, words in _FAILURE_WORDS if re.search("|".join(words), text)), FailureKind.OTHER
+    )

@@ -16,7 +16,7 @@ from outcrop.domain.finding import (
 from outcrop.domain.incident import IncidentOrder, IncidentStatus
 from outcrop.domain.paging import OrderBy
 from outcrop.domain.push import HookHost
-from outcrop.domain.scan import ScanStatus, Trigger
+from outcrop.domain.scan import FailureKind, ScanStatus, Trigger
 from outcrop.domain.target import Schedule, TargetKind, TargetState
 
 STATUS = {
@@ -112,6 +112,56 @@ TARGET_STATE_HINT = {
     TargetState.GAPS: "Its last run has ended, and has skipped something.",
     TargetState.RUNNING: "A run has begun, or waits for a worker.",
     TargetState.GOOD: "Its last run has scanned everything.",
+}
+# What to do about a failure, of a run or of a test of access.
+FAILURE_ADVICE = {
+    FailureKind.UNAUTHORISED: (
+        "The credential is missing, wrong or expired. Make a new token at the host, and enter it in "
+        "the form of the target."
+    ),
+    FailureKind.FORBIDDEN: (
+        "The host knows the credential, but does not allow this. Give the token read access to the "
+        "repositories, and approve it for the organisation if the host asks for that (SSO)."
+    ),
+    FailureKind.NOT_FOUND: (
+        "Check the spelling of the target. Hosts also answer so for what a token may not see: then "
+        "use a token with read access."
+    ),
+    FailureKind.LIMITED: (
+        "The host allows no more requests for now. Wait a while and try again; with a credential of "
+        "its own a target has a limit of its own."
+    ),
+    FailureKind.UNAVAILABLE: (
+        "The host does not answer, or answers with an error of its own. Try again later; the schedule"
+        " does so by itself."
+    ),
+    FailureKind.MALFORMED: (
+        "What answers there is not the code host that was expected. Check the address; a sign-in page"
+        " or a proxy may be in between."
+    ),
+    FailureKind.NO_ADDRESS: (
+        "Nobody knows the name of this host. Check its spelling, or the DNS of the machine that "
+        "Outcrop runs on."
+    ),
+    FailureKind.NOT_ALLOWED: (
+        "The operator's rules for outbound connections do not allow this host. Ask the operator about"
+        " the settings OUTCROP_EGRESS_*."
+    ),
+    FailureKind.ROBOTS: (
+        "The site asks programs not to read it. If it is yours, turn off “Honour robots.txt” in the "
+        "target, or let Outcrop in."
+    ),
+    FailureKind.TOO_LARGE: (
+        "The source is larger than one source may be. Exclude parts of it in the target, or ask the "
+        "operator about the limits."
+    ),
+    FailureKind.WORKER: (
+        "The process that scanned has died, often for want of memory. Run the target again; if it "
+        "happens again, the operator finds the reason in the log of the worker."
+    ),
+    FailureKind.OTHER: (
+        "Run the target again. If that does not help, the operator finds more in the log of the worker."
+    ),
 }
 HOOK_HOST = {
     HookHost.GITHUB: "GitHub",
@@ -260,8 +310,9 @@ def person(author: str) -> str:
 
 
 def sentence(message: str) -> str:
-    """Capitalise the first letter, unless the message begins with an e-mail address."""
-    return message if "@" in message.split(" ", 1)[0] else message[:1].upper() + message[1:]
+    """Capitalise the first letter, unless the message begins with an address or the name of a host."""
+    is_name = any(sign in message.split(" ", 1)[0] for sign in "@:.")
+    return message if is_name else message[:1].upper() + message[1:]
 
 
 def line_links(url: str | None, lines: tuple[int, ...]) -> list[tuple[int, str | None]]:

@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from outcrop.domain.account import Permission
+from outcrop.domain.scan import kind_of_failure
 from outcrop.portal import charts, labels
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
@@ -70,6 +71,7 @@ class Renderer:
             "labels": labels,
             "charts": charts,
             "query": query_string,
+            "failure_kind": kind_of_failure,
             "notice": notice,
         }
         self._environment.filters |= {

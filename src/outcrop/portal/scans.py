@@ -23,7 +23,8 @@ async def show_scans(request: PortalRequest) -> Response:
 async def show_scan(request: PortalRequest) -> Response:
     run = await scans.get_scan(request.db, request.account_id, request.path("id"))
     template = "scan_progress.html" if request.http.headers.get("x-part") == "list" else "scan.html"
-    return request.render(template, run=run)
+    target = await targets.find_target_of_run(request.db, request.account_id, run)
+    return request.render(template, run=run, target=target)
 
 
 ROUTES = [get("/scans", show_scans), get("/scans/{id}", show_scan)]

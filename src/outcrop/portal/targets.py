@@ -5,14 +5,14 @@ from typing import Any
 from starlette.responses import Response
 
 from outcrop.domain.account import Permission
-from outcrop.domain.errors import BadInputError, BusyError
+from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import Trigger
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
 from outcrop.portal.queries import whole_number
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import targets
-from outcrop.services.access import check_access, describe_access
+from outcrop.services.access import AccessReport, is_testable, report_access
 from outcrop.services.pipeline.enqueue import start_run
 from outcrop.sources.code_host.targets import read_target
 
@@ -23,6 +23,9 @@ _FORM_WORDS = {
     "--type site": "the kind “Web site”",
     "--host-url": "the field “Address of the code host”",
 }
+_UNTESTABLE = AccessReport(
+    "Access can be tested for the organisations and repositories of a code host.", is_ok=True
+)
 KINDS = [kind for kind in TargetKind if kind is not TargetKind.FOLDER]
 
 
@@ -36,20 +39,24 @@ async def new_target(request: PortalRequest) -> Response:
 
 
 async def add_target(request: PortalRequest) -> Response:
+    """Add a target, unless its access is only to be tested, or the test fails and nobody insists."""
     form, account = request.form, request.signed.account
-    if "test" in form:
-        return await _test_access(request)
     try:
         kind = None if not form.get("kind") else TargetKind(form.get("kind"))
         host_url, web_host = form.get("host_url") or None, request.context.github_host
-        found = read_target(form.get("target"), kind, host_url=host_url, web_host=web_host).kind
+        found = read_target(form.get("target"), kind, host_url=host_url, web_host=web_host)
+        spec = TargetSpec(found.kind, found.name, host_url=found.host_url)
+        if "test" in form or "anyway" not in form:
+            tested = await _test_access(request, spec)
+            if "test" in form or not (tested is None or tested.is_ok):
+                return _form(request, None, _typed(request), tested=tested or _UNTESTABLE)
         target = await targets.add_target(
             *(request.db, request.keys, account, form.get("target")),
-            kind=found,
+            kind=found.kind,
             schedule=_schedule(request),
             include=form.lines("include"),
             exclude=form.lines("exclude"),
-            chosen=_options(request, found),
+            chosen=_options(request, found.kind),
             credential=_credential(request),
             by=request.email,
             now=request.now,
@@ -69,27 +76,16 @@ async def add_target(request: PortalRequest) -> Response:
             moment=request.now,
             by=request.email,
         )
-        return request.redirect(f"/scans/{run.id}", "Target added. Its first run has started.")
-    return request.redirect("/targets", "Target added.")
+        return _done(request, f"/scans/{run.id}", "Target added. Its first run has started.")
+    return _done(request, "/targets", "Target added.")
 
 
-async def _test_access(request: PortalRequest) -> Response:
-    """Show the form again, with what the typed credential can see. Nothing is stored."""
-    form, context = request.form, request.context
-    if context.access is None:
-        return _form(request, None, _typed(request), "access cannot be tested here")
-    try:
-        kind = None if not form.get("kind") else TargetKind(form.get("kind"))
-        found = read_target(
-            form.get("target"), kind, host_url=form.get("host_url") or None, web_host=context.github_host
-        )
-        spec = TargetSpec(found.kind, found.name, host_url=found.host_url)
-        seen = await check_access(context.access, spec, _credential(request))
-    except (BadInputError, BusyError) as error:
-        return _form(request, None, _typed(request), error.message)
-    except ValueError:
-        return _form(request, None, _typed(request), "choose a kind from the list")
-    return _form(request, None, _typed(request), tested=describe_access(spec, seen))
+async def _test_access(request: PortalRequest, spec: TargetSpec) -> AccessReport | None:
+    """Return what the typed credential can see of a target; None if that cannot be tested."""
+    check = request.context.access
+    if check is None or not is_testable(check, spec):
+        return None
+    return await report_access(check, spec, _credential(request))
 
 
 async def edit_page(request: PortalRequest) -> Response:
@@ -101,6 +97,10 @@ async def edit_target(request: PortalRequest) -> Response:
     form, account = request.form, request.signed.account
     target = await targets.get_target(request.db, account, request.path("id"))
     try:
+        if form.get("credential") and "anyway" not in form:
+            tested = await _test_access(request, target.spec)
+            if not (tested is None or tested.is_ok):
+                return _form(request, target, _typed(request), tested=tested)
         await targets.edit_target(
             *(request.db, request.keys, account, target),
             schedule=_schedule(request),
@@ -114,7 +114,7 @@ async def edit_target(request: PortalRequest) -> Response:
         )
     except BadInputError as error:
         return _form(request, target, _typed(request), error.message)
-    return request.redirect("/targets", "Target changed.")
+    return _done(request, "/targets", "Target changed.")
 
 
 async def run_target(request: PortalRequest) -> Response:
@@ -143,14 +143,14 @@ def _form(
     target: Target | None,
     typed: dict[str, Any],
     message: str | None = None,
-    tested: str | None = None,
+    tested: AccessReport | None = None,
 ) -> Response:
-    """Render the form for a new or existing target."""
+    """Render the form for a new or existing target, or for the script only what is wrong with it."""
     for option, field in _FORM_WORDS.items():
         message = message and message.replace(option, field)
     return request.render(
-        "target_form.html",
-        400 if message else 200,
+        "target_access.html" if _is_script(request) else "target_form.html",
+        400 if message or (tested and not tested.is_ok) else 200,
         target=target,
         typed=typed,
         message=message,
@@ -159,6 +159,21 @@ def _form(
         schedules=list(Schedule),
         options=OPTIONS,
     )
+
+
+def _is_script(request: PortalRequest) -> bool:
+    """Whether the script has sent the form: it keeps the page, so that the credential stays in its field."""
+    return request.http.headers.get("x-part") == "access"
+
+
+def _done(request: PortalRequest, to: str, flash: str) -> Response:
+    """Lead to another page, which says that the form has done its work."""
+    response = request.redirect(to, flash)
+    if _is_script(request):  # a script cannot see where a redirect leads without following it
+        response.status_code = 204
+        response.headers["X-Location"] = to
+        del response.headers["location"]
+    return response
 
 
 def _typed(request: PortalRequest) -> dict[str, Any]:
@@ -173,7 +188,7 @@ def _typed(request: PortalRequest) -> dict[str, Any]:
                 typed[field] = field in form
             elif field in form:
                 typed[field] = form.get(field)
-    return typed | {"forget": "forget" in form}
+    return typed | {"forget": "forget" in form, "had_credential": bool(form.get("credential"))}
 
 
 def _schedule(request: PortalRequest) -> Schedule:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from outcrop.domain.errors import BadInputError, BusyError
 from outcrop.domain.finding import Visibility
+from outcrop.domain.scan import FailureKind, kind_of_failure
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.net.guard import Egress
@@ -29,14 +30,49 @@ class AccessCheck:
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
 
+class AccessError(BadInputError):
+    """A token cannot see a target; `kind` says what a person can do about it."""
+
+    def __init__(self, message: str, kind: FailureKind) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class AccessReport:
+    """The result of a test of access, for people."""
+
+    text: str
+    is_ok: bool
+    failure: FailureKind | None = None  # None: the host has answered
+
+
+def is_testable(check: AccessCheck, spec: TargetSpec) -> bool:
+    """Whether access to this target can be tested: it is an owner or a repository of a known code host."""
+    kinds = {TargetKind.OWNER, TargetKind.REPOSITORY}
+    return spec.kind in kinds and find_host(spec, web_host=check.web_host) is not None
+
+
+async def report_access(check: AccessCheck, spec: TargetSpec, token: Secret | None) -> AccessReport:
+    """Test what a token can see of a target. It is fine if there is a repository and no scope is missing."""
+    try:
+        seen = await check_access(check, spec, token)
+    except AccessError as error:
+        return AccessReport(error.message, is_ok=False, failure=error.kind)
+    except BusyError as error:
+        return AccessReport(error.message, is_ok=False, failure=FailureKind.LIMITED)
+    text = describe_access(spec, seen, has_token=token is not None)
+    return AccessReport(text, is_ok=seen.repositories > 0 and not seen.missing)
+
+
 async def check_access(check: AccessCheck, spec: TargetSpec, token: Secret | None) -> TokenAccess:
     """Return what a token can see of a target on a code host.
 
-    Raise BadInputError with the reason if the host refuses the token, does not answer in time, or is not
-    known; BusyError if too many such tests are running.
+    Raise AccessError with the reason if the host refuses the token or does not answer in time, BadInputError
+    if access to the target cannot be tested; BusyError if too many such tests are running.
     """
     name = find_host(spec, web_host=check.web_host)
-    if name is None or spec.kind not in {TargetKind.OWNER, TargetKind.REPOSITORY}:
+    if name is None or not is_testable(check, spec):
         raise BadInputError("access can be tested for the owners and repositories of a code host")
     if check.slots.locked():
         raise BusyError("other tests of access are running: try again in a few seconds")
@@ -51,9 +87,16 @@ async def check_access(check: AccessCheck, spec: TargetSpec, token: Secret | Non
             async with asyncio.timeout(_SECONDS):
                 return await _see(host, spec)
         except HostError as error:
-            raise BadInputError(error.message) from None
+            raise AccessError(error.message, _failure_of(error)) from None
         except TimeoutError:
-            raise BadInputError(f"the code host has not answered within {_SECONDS:g} seconds") from None
+            message = f"the code host has not answered within {_SECONDS:g} seconds"
+            raise AccessError(message, FailureKind.UNAVAILABLE) from None
+
+
+def _failure_of(error: HostError) -> FailureKind:
+    """Return the kind of a host's error; a host that could not be reached says more in its message."""
+    kind = FailureKind(error.kind)
+    return kind_of_failure(error.message) if kind is FailureKind.UNAVAILABLE else kind
 
 
 async def _see(host: CodeHost, spec: TargetSpec) -> TokenAccess:
@@ -65,12 +108,13 @@ async def _see(host: CodeHost, spec: TargetSpec) -> TokenAccess:
     return TokenAccess(login, 1, int(repository.visibility is not Visibility.PUBLIC), missing=missing)
 
 
-def describe_access(spec: TargetSpec, seen: TokenAccess) -> str:
+def describe_access(spec: TargetSpec, seen: TokenAccess, *, has_token: bool = True) -> str:
     """Return a sentence for people about what a token can see, with advice if scopes are missing."""
     count = f"{seen.repositories:,}{'' if seen.is_complete else ' or more'}"
     noun = "repository" if seen.repositories == 1 and seen.is_complete else "repositories"
     who = f" It belongs to {seen.login}." if seen.login else ""
-    text = f"The token can see {count} {noun}, {seen.private:,} of them not public.{who}"
+    subject = "The token" if has_token else "Without a credential, Outcrop"
+    text = f"{subject} can see {count} {noun}, {seen.private:,} of them not public.{who}"
     if seen.missing:
         text += f" It lacks: {', '.join(seen.missing)}."
         type_ = find_host_type(find_host(spec) or "")

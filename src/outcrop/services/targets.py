@@ -8,6 +8,7 @@ from uuid import uuid4
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.ids import parse_id
+from outcrop.domain.scan import ScanRun
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import Schedule, Target, TargetHealth, TargetKind, TargetSpec, choose
 from outcrop.limits import TARGET_CREDENTIAL_LENGTH, TARGET_PATTERN_LENGTH, TARGET_PATTERNS
@@ -17,7 +18,7 @@ from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keyring
 from outcrop.store.people import accounts
-from outcrop.store.runs import target_health, targets
+from outcrop.store.runs import scans, target_health, targets
 
 # Their credential is a token. Others may have a user name and password, or a whole Authorization header.
 _TOKEN_ONLY = {TargetKind.OWNER, TargetKind.GISTS, TargetKind.GIST, TargetKind.COMMIT}
@@ -81,6 +82,12 @@ async def get_target(db: Connection, account: Account, target_id: str) -> Target
     if target is None:
         raise _missing(target_id)
     return target
+
+
+async def find_target_of_run(db: Connection, account_id: int, run: ScanRun) -> Target | None:
+    """Return the target of a run; None if the run has no stored target, or that was removed."""
+    target_id = await scans.select_target_id(db, account_id, run.id)
+    return None if target_id is None else await targets.select(db, account_id, target_id)
 
 
 async def edit_target(

@@ -98,11 +98,6 @@ async def select_version(db: Connection) -> int:
     return int(version)
 
 
-def versions() -> list[int]:
-    """Return the versions of the migrations that this program has, in ascending order."""
-    return sorted(_read_migrations())
-
-
 def newest_version() -> int:
     """Return the version of the newest migration that this program has."""
     return max(_read_migrations())

@@ -174,6 +174,30 @@
     const asks = event.target.closest("[data-confirm]");
     if (asks && !confirm(asks.dataset.confirm)) event.preventDefault();
   });
+  // The form of a target is sent in the background: what is wrong is shown above it, and the credential stays.
+  document.addEventListener("submit", async (event) => {
+    const form = event.target.closest("form[data-tests-access]");
+    if (!form || form.dataset.sends) return;
+    event.preventDefault();
+    const button = event.submitter;
+    const body = new URLSearchParams(new FormData(form));
+    if (button?.name) body.append(button.name, button.value || "1");
+    form.dataset.sends = "yes";
+    form.setAttribute("aria-busy", "true");
+    tell("Testing access …");
+    try {
+      const answer = await fetch(form.getAttribute("action"), { method: "POST", body, headers: { "X-Part": "access", Accept: "text/html" }, credentials: "same-origin" });
+      if (ended(answer)) { location.reload(); return; }
+      const to = answer.headers.get("x-location");
+      if (to) { location.href = to; return; }
+      const place = one("[data-access]", form);
+      const html = await answer.text();
+      if (html.includes("</html>")) { form.requestSubmit(button); return; }  // an error has a page of its own
+      place.innerHTML = html;  // rendered by our own server, which escapes all foreign text
+      toast.hidden = true;
+      place.scrollIntoView({ block: "center" });
+    } catch { tell("That did not reach the server. Try again."); } finally { delete form.dataset.sends; form.removeAttribute("aria-busy"); }
+  });
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-mark-all]")) boxes().forEach((box) => { box.checked = event.target.checked; });
     if (event.target.closest("#triage")) count();

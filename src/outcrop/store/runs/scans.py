@@ -102,6 +102,15 @@ async def select(db: Connection, account_id: int, scan_id: UUID) -> ScanRun | No
     return None if row is None else _build_run(row)
 
 
+async def select_target_id(db: Connection, account_id: int, scan_id: UUID) -> UUID | None:
+    """Return the id of the stored target of a run; None if it has none."""
+    cursor = await db.execute(
+        "SELECT target_id FROM scans WHERE account_id = %s AND id = %s", [account_id, scan_id]
+    )
+    row = await cursor.fetchone()
+    return None if row is None else row[0]
+
+
 async def select_page(
     db: Connection, account_id: int, *, type_: ScanType | None, page: int, per_page: int
 ) -> Page[ScanRun]:
