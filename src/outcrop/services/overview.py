@@ -1,10 +1,11 @@
-"""Compute the figures of the portal's first page: counts of findings, the most urgent ones, recent runs."""
+"""Compute the figures of the portal's first page: counts, the most urgent findings, runs, first steps."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
+from uuid import UUID
 
 from outcrop.domain.finding import Finding, SourceType, Status, Validation
 from outcrop.domain.incident import IncidentQuery, IncidentStatus
@@ -15,6 +16,8 @@ from outcrop.store.findings import counts, listing
 from outcrop.store.findings.counts import DayCount
 from outcrop.store.incidents import due, pending
 from outcrop.store.incidents import listing as incident_list
+from outcrop.store.people import checklist
+from outcrop.store.people.checklist import Checklist
 from outcrop.store.runs import scans
 
 K = TypeVar("K", bound=Hashable)
@@ -102,3 +105,13 @@ def _tally(members: Iterable[K], counted: Iterable[tuple[K, int]]) -> dict[K, in
     for key, n in counted:
         sums[key] += n
     return {key: sums[key] for key in members}
+
+
+async def get_checklist(db: Connection, account_id: int, member_id: UUID, *, now: datetime) -> Checklist:
+    """Return which of its first steps an account has done."""
+    return await checklist.select(db, account_id, member_id, now=now)
+
+
+async def dismiss_checklist(db: Connection, account_id: int, *, now: datetime) -> None:
+    """Show the first steps of an account no longer."""
+    await checklist.dismiss(db, account_id, now=now)
