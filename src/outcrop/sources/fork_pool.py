@@ -23,6 +23,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from outcrop.domain.errors import OperatorError
+from outcrop.lazy_regex import compile_all
 from outcrop.processes import wait_for_end, watch_parent
 from outcrop.sandbox import READ_ONLY, restrict
 from outcrop.sources.budget import SourceBudget, was_cut
@@ -69,6 +70,7 @@ def run_in_processes(  # noqa: C901 - starting and receiving share the processes
     queue: multiprocessing.Queue[Any] = context.Queue(maxsize=jobs * 2)
     processes: dict[Connection, BaseProcess] = {}
     remaining = iter(batches)
+    compile_all()  # here, and not in every process
     gc.freeze()  # a garbage collection would write to the shared pages, and each process would copy them
 
     def start_process(*first_batch: Any) -> None:

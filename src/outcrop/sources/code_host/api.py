@@ -6,7 +6,6 @@ failure is a `HostError`.
 
 import asyncio
 import hashlib
-import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ import orjson
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
+from outcrop.lazy_regex import regex
 from outcrop.limits import HOST_PAGES
 from outcrop.sources.code_host.errors import ERROR_KINDS, HostError
 from outcrop.sources.code_host.rate_limit import Clock, OnWait, RateLimit, Sleep, response_date
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 RETRY_DELAYS = (1.0, 2.0, 4.0)  # seconds before each retry of a failure that may be temporary
 _MAX_MESSAGE = 300  # characters of an error message: it repeats text from the host
 _MAX_IDLE_PAGES = 3  # pages in a row that repeat only what earlier pages had
-_LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
-_NEXT_LINK = re.compile(r'<([^<>]*)>[^<,]*;\s*rel="?next\b')
+_LOOPBACK = regex(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
+_NEXT_LINK = regex(r'<([^<>]*)>[^<,]*;\s*rel="?next\b')
 
 Auth = Callable[[], Awaitable[Mapping[str, str]]]  # returns the headers that authenticate a request
 
