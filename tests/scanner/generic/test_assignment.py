@@ -367,6 +367,13 @@ def test_many_near_misses_take_linear_time():
     assert grows_linearly(scan, 500)
 
 
+def test_a_long_value_ends_before_the_next_assignment():
+    """Otherwise each of many assignments in one line would be read to the end of the line."""
+    token = random_text(BASE62, 450, 1)
+    assert values(f'token="{token}=="') == [f"{token}=="]
+    assert values(f"token={token}=token={token}") == [token]
+
+
 def test_very_long_names_and_gaps_have_at_most_one_finding():
     for text in (
         "password" * 50_000 + '="k8s!Lm2Zx9v"',

@@ -61,7 +61,7 @@ _QUOTES, _SPACES = b"\"'`", b" \t"
 _BACKSLASH, _BACKTICK, _AT = b"\\`@"
 _LOW = Confidence.LOW  # a global is quicker than a member of an enum
 
-_LONG_VALUE = regex(rb"[0-9A-Za-z+/=_.~-]{401,8192}(?![0-9A-Za-z+/=_.~-])")
+_LONG_VALUE = regex(rb"[0-9A-Za-z+/_.~-]{399,8190}={0,2}(?![0-9A-Za-z+/=_.~-])")
 _TOKEN_BYTES = frozenset(
     bytes([byte]) for byte in b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+/=_.~-"
 )
