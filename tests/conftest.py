@@ -166,7 +166,7 @@ def keys(settings: Settings, database_url: str) -> Keyring:
 
 @pytest.fixture(scope="module", autouse=True)
 def no_waiting_work() -> None:
-    """Begin each file without the work that others left: workers and metrics look at that of all accounts."""
+    """Begin each file without the work that others left: workers and metrics see that of all accounts."""
     for url in _prepared_databases:
         with psycopg.connect(url, autocommit=True) as db:
             db.execute(_DELETE_WAITING_WORK)

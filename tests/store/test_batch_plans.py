@@ -39,7 +39,11 @@ LIMIT = 30 * BATCH  # rows that one statement may read, with its triggers, in al
 PREPARED_AFTER = 12  # executions after which psycopg and the server keep a plan
 LARGE_TABLES = ("findings", "finding_search", "finding_services", "occurrences", "verdicts")
 # Functions that count the findings of a part of an account, and one that names each row by its primary key.
-OF_A_PART = {"findings/rollups.find_score_buckets", "runs/source_names.join_findings"}
+OF_A_PART = {
+    "findings/rollups.find_score_buckets",
+    "runs/pull_requests.count_credentials",
+    "runs/source_names.join_findings",
+}
 _READS_LARGE = re.compile(rf"\b(FROM|JOIN|UPDATE|INTO)\s+({'|'.join(LARGE_TABLES)})\b")
 
 
@@ -130,6 +134,7 @@ STATEMENTS: dict[str, Callable[[Connection, _Batch], Awaitable[object]]] = {
         db, b.account_id, _ids(b)[0], now() - timedelta(days=1)
     ),
     "findings/table.select_existing": lambda db, b: table.select_existing(db, b.account_id, _ids(b)),
+    "findings/table.select_valid": lambda db, b: table.select_valid(db, b.account_id, _ids(b)),
     "findings/table.select_statuses": lambda db, b: table.select_statuses(db, b.account_id, _ids(b)),
     "findings/table.lock_matching": lambda db, b: table.lock_matching(
         db, b.account_id, _ids(b), FindingQuery(status=Status.ACTIVE)

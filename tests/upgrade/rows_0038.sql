@@ -6,10 +6,18 @@ INSERT INTO api_keys ("id", "account_id", "name", "hint", "digest", "created_at"
 ('24eb197a-db4e-5967-9ef0-5e021ca4aa77', '2', 'api_keys name 2', 'api_keys hint 2', E'\\xcff940ec5332adfc4a388f9b7d6079609ab11298149e3fb164407a4ff3522371', '2026-01-02 00:00:00+00', 'api_keys created_by 2', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00'),
 ('5a84456f-6b9e-59b8-b43b-7bae3bf4c31f', '1', 'api_keys name 3', 'api_keys hint 3', E'\\x4034cf5069f1c7073e9248ec7ff8b03971b3b832027c64f3e09eeba4f7c2a87b', '2026-01-03 00:00:00+00', NULL, NULL, NULL),
 ('f287a790-fc11-5ef0-a5fe-6dc51d193c51', '1', 'api_keys name 1', 'api_keys hint 1', E'\\xc9ee6910cc0902fcfb1376af2bbc8825927dc2d08da1242ae7cc2a892a98931e', '2026-01-01 00:00:00+00', 'api_keys created_by 1', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00');
+INSERT INTO assignment_rules ("account_id", "id", "repo", "path", "author", "repo_like", "path_like", "author_like", "assignee", "created_by", "created_at", "n") OVERRIDING SYSTEM VALUE VALUES
+('1', '173ce686-b8e1-5b7a-ae05-148bf27105a6', 'assignment_rules repo 1', 'tests/1/*', 'assignment_rules author 1', 'assignment_rules repo_like 1', 'tests/1/%', 'assignment_rules author_like 1', 'assignment_rules assignee 1', 'assignment_rules created_by 1', '2026-01-01 00:00:00+00', '1'),
+('1', '47ea0aa3-f848-5501-a0ad-861df161d706', NULL, 'tests/3/*', NULL, NULL, 'tests/3/%', NULL, 'assignment_rules assignee 3', 'assignment_rules created_by 3', '2026-01-03 00:00:00+00', '3'),
+('2', '7f9ff983-9098-5e23-b577-b92f3d4dbd80', 'assignment_rules repo 2', 'tests/2/*', 'assignment_rules author 2', 'assignment_rules repo_like 2', 'tests/2/%', 'assignment_rules author_like 2', 'assignment_rules assignee 2', 'assignment_rules created_by 2', '2026-01-02 00:00:00+00', '2');
 INSERT INTO audit ("id", "account_id", "at", "actor", "action", "target", "outcome", "detail") OVERRIDING SYSTEM VALUE VALUES
 ('1', '1', '2026-01-01 00:00:00+00', 'audit actor 1', 'audit action 1', 'audit target 1', 'ok', '{"row": 1}'),
 ('2', '2', '2026-01-02 00:00:00+00', 'audit actor 2', 'audit action 2', 'audit target 2', 'failed', '{"row": 2}'),
 ('3', NULL, '2026-01-03 00:00:00+00', 'audit actor 3', 'audit action 3', NULL, 'unknown', '{"row": 3}');
+INSERT INTO bulk_triages ("account_id", "id", "action", "note", "by", "created_at", "finding_ids", "total", "done", "changed", "unchanged", "refused", "missing", "stopped_by", "finished_at") OVERRIDING SYSTEM VALUE VALUES
+('1', '59eb886c-33a5-5dff-a442-7c1e4171f87a', 'false_positive', NULL, 'bulk_triages by 3', '2026-01-03 00:00:00+00', '{}', '3', '3', '3', '3', '3', '3', NULL, NULL),
+('1', 'e44651ec-ea36-5079-b63f-97f1df4d3668', 'resolve', 'bulk_triages note 1', 'bulk_triages by 1', '2026-01-01 00:00:00+00', '{}', '1', '1', '1', '1', '1', '1', 'bulk_triages stopped_by 1', '2026-01-01 00:00:00+00'),
+('2', 'f2fc1188-e493-5d9f-89df-d84f058d55f9', 'restrict', 'bulk_triages note 2', 'bulk_triages by 2', '2026-01-02 00:00:00+00', '{}', '2', '2', '2', '2', '2', '2', 'bulk_triages stopped_by 2', '2026-01-02 00:00:00+00');
 INSERT INTO due_days ("account_id", "severity", "days") OVERRIDING SYSTEM VALUE VALUES
 ('1', 'critical', '1'),
 ('1', 'medium', '3'),
@@ -94,7 +102,7 @@ INSERT INTO incidents ("account_id", "id", "places", "open_places", "composite_s
 ('2', '5fd27525-8262-4cc8-ab66-29b724199cdc', '1', '0', '62', 'unvalidated', 'low', '{"enabled_services": ["service_4", "storage"]}', 'findings matched_text 4', 'findings pattern_name 4', 'findings pattern_secret_type 4', '2026-01-04 00:00:00+00', '2026-01-04 00:00:00+00', '2026-02-02 00:00:00+00', '2026-01-06 00:00:00+00', NULL),
 ('2', 'f4924aa1-1881-4a94-ae2b-d0eb1e337c33', '1', '0', '62', 'unvalidated', 'low', '{"enabled_services": ["service_2", "storage"]}', 'findings matched_text 2', 'findings pattern_name 2', 'findings pattern_secret_type 2', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00', '2026-02-02 00:00:00+00', '2026-01-04 00:00:00+00', NULL);
 INSERT INTO keyring ("only_row", "salt", "check_value", "data_key", "fingerprint_key", "keep_secrets", "previous_data_key") OVERRIDING SYSTEM VALUE VALUES
-('true', E'\\x46fe065e23cd6a691bc4100dd7119326', E'\\x19524862e9c12370e0819749fa69e0d0d455e1d84bd954790f80c21874f32fc72080746aa152bd7bc0c7366a76', E'\\x5cd115526c6dee6d50956f5c973daa3237d98c0b8cc50d89fed49a6686fdef043f339d5f752f092e26251f8bcc379943fb01e971d308b1d9f06b15da', E'\\xa0125c3d65f0f55040030ac57295f8681e6f3eab611979ca355c55077f62a2d4cfb6b13c06ab97d5aabd331b25a6d1ea74bc902449310995777dc41b', NULL, NULL);
+('true', E'\\x46fe065e23cd6a691bc4100dd7119326', E'\\x396d4a02840534cb45710b26265a169539f18bc9ec82cdbb1ed3e8850f823f4a8265afa4f2e4f39b45a09e1254', E'\\xb619c86fd36e5ba986be26a9ca16f695e61ea8b4658e582b97eddf2c143714d9f4544e0184b9cf02778cc267502379cdf3d21275939f899b4e52ab5a', E'\\xd963f1880f99dcbc9bfb60e006f9c14ffbbb52fe4bd16095e859a0fb99cb44c462cf9e20a6f432543df45904a04cef2024d34176a17ee30b3f2534cf', NULL, NULL);
 INSERT INTO links ("digest", "id", "account_id", "kind", "email", "role", "member_id", "invited_by", "created_by", "created_at", "expires_at") OVERRIDING SYSTEM VALUE VALUES
 (E'\\x278303c8a5a2f53cd38fd1b602f8c1b6e89c7cf586d4db1d39ef26fdd3f7e7ac', '7eacdf75-0943-59b4-9b45-4e9fb5281659', '2', 'reset', 'links email 2', 'admin', '27233e82-d059-59d0-b75f-f22505150a03', '27233e82-d059-59d0-b75f-f22505150a03', 'links created_by 2', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00'),
 (E'\\x44beaef7821fdb805dc45fe4daae2fcf43e9737ef954025038c79ce62141b405', '4064abd4-d74a-5517-82d1-5b81b18cabab', '1', 'invite', 'links email 1', 'owner', NULL, '52adfd45-d7af-56cc-a05d-ad2acf5520ac', 'links created_by 1', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00'),
@@ -103,6 +111,10 @@ INSERT INTO members ("id", "account_id", "email", "role", "password_hash", "crea
 ('27233e82-d059-59d0-b75f-f22505150a03', '2', 'members email 2', 'admin', 'members password_hash 2', '2026-01-02 00:00:00+00'),
 ('50c30a52-dce5-5fde-b1af-a961f9c44a75', '1', 'members email 3', 'member', 'members password_hash 3', '2026-01-03 00:00:00+00'),
 ('52adfd45-d7af-56cc-a05d-ad2acf5520ac', '1', 'members email 1', 'owner', 'members password_hash 1', '2026-01-01 00:00:00+00');
+INSERT INTO mentions ("account_id", "member_id", "comment_id", "seen_at") OVERRIDING SYSTEM VALUE VALUES
+('1', '50c30a52-dce5-5fde-b1af-a961f9c44a75', '8d761285-3691-5804-adbc-e88c62473a14', NULL),
+('1', '52adfd45-d7af-56cc-a05d-ad2acf5520ac', 'd312352a-3050-59c3-89a4-20f8cfa7e422', '2026-01-01 00:00:00+00'),
+('2', '27233e82-d059-59d0-b75f-f22505150a03', 'bf56ad7c-5bfe-51ff-a73a-08d50d42ecaa', '2026-01-02 00:00:00+00');
 INSERT INTO occurrences ("account_id", "finding_id", "blob") OVERRIDING SYSTEM VALUE VALUES
 ('1', '2d735c52-0f0b-550c-bebe-b4806ff1e22d', E'\\x151766b59dee299cf844ec03465eebf3f7f38e87f093aa02b56b76669df4d297'),
 ('1', 'abbca198-4571-548d-99e4-3a8c88c917ff', E'\\x867010534901d62f8686c4e7efdb9db132220479472f8d3173d0b7d050c07acd'),
@@ -111,6 +123,14 @@ INSERT INTO outbox ("id", "account_id", "event", "finding_id", "finding", "creat
 ('188fce42-1288-56da-bbcc-5106f2f414c3', '1', 'outbox event 1', '57155d6d-b0a4-57fc-89c7-f8957f95c42a', '{"row":1}', '2026-01-01 00:00:00+00', '1', '6aa9fe95-7eca-5502-9ef1-1795cf000d9d', '2026-01-01 00:00:00+00', '1', 'ea3d3782-b372-5284-9ffc-918d4634c597', 'ok', '1', 'outbox reason 1', '1', E'\\xf47fb55500f3d0ddf4f309ee6fe32eda6e7f52bc5a913a51b6ab73388196fe04', '2026-01-01 00:00:00+00'),
 ('577e37bb-340f-5e4f-a245-73f3f8208ecd', '1', 'outbox event 3', '811a040a-489c-51de-a41f-d2432a30ddec', '{"row":3}', '2026-01-03 00:00:00+00', '3', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
 ('f7065e8e-def7-5553-a51b-b9fcfe249657', '2', 'outbox event 2', '42e5182a-855b-5748-b430-751395ec25c7', '{"row":2}', '2026-01-02 00:00:00+00', '2', 'dad24626-e811-5599-8440-d5f6c6fb1c72', '2026-01-02 00:00:00+00', '2', 'c8e6bb0f-3f2a-54aa-a451-b2f9e5d36ebb', 'failed', '2', 'outbox reason 2', '2', E'\\x186630ec423babe4cbad528b67101d97829a40cede004db5c6bc3cd08faf8e9b', '2026-01-02 00:00:00+00');
+INSERT INTO polls ("account_id", "target_id", "due_at", "etag", "known") OVERRIDING SYSTEM VALUE VALUES
+('1', '05318ac4-a167-56bd-a17e-fc8181fa4c0d', '2026-01-01 00:00:00+00', 'polls etag 1', '{"known 1"}'),
+('1', '1b729e47-d1bb-5427-8c45-62053262b4d5', '2026-01-03 00:00:00+00', NULL, NULL),
+('2', '498dc0a1-c1e9-5b90-bad3-e1c29afec5ad', '2026-01-02 00:00:00+00', 'polls etag 2', '{"known 2"}');
+INSERT INTO pull_requests ("account_id", "source", "number", "commits", "commented", "marked_at") OVERRIDING SYSTEM VALUE VALUES
+('1', 'pull_requests source 1', '1', '{"commits 1"}', '1', '2026-01-01 00:00:00+00'),
+('1', 'pull_requests source 3', '3', '{"commits 3"}', '3', '2026-01-03 00:00:00+00'),
+('2', 'pull_requests source 2', '2', '{"commits 2"}', '2', '2026-01-02 00:00:00+00');
 INSERT INTO pushes ("account_id", "id", "hook_id", "repository", "box", "received_at") OVERRIDING SYSTEM VALUE VALUES
 ('1', '09a72c64-c07c-5c23-a84e-13334157b9ab', '7115e70c-d246-501b-b562-01be35839d84', E'\\xe88b31c1e23d5b4bd72d3a851e2240f46aee7ef0e9737072284b5e643afc9b3c', E'\\x41b1088421effef4246b857a210a5482cd7c958825a0de287e9b860db5986e13', '2026-01-01 00:00:00+00'),
 ('1', '87bbb3d4-4428-5ca6-b6f2-595e447d0593', 'f4983a2a-1130-54cb-80e6-68f49f44c77f', E'\\x831c8123eca5eef7a4e0f97a9a16ab5867c886531869ea768893e5b0ace24d39', E'\\xd3ace013e55ec6d80ea9169c3870f1034ef922ce4a797cfb3a78c5e365166ba0', '2026-01-03 00:00:00+00'),
@@ -541,10 +561,10 @@ INSERT INTO scan_sources ("account_id", "scan_id", "source", "spec", "status", "
 ('1', '68c46d96-ce2f-530e-95a5-e8334f9bced2', 'scan_sources source 1', '{"row": 1}', 'queued', '1', '{"row": 1}', '1', '1', '1', '{"row": 1}', 'scan_sources error 1'),
 ('1', 'f4a61c51-8136-5a55-b64f-5457bfbe0c3d', 'scan_sources source 3', '{"row": 3}', 'done', '3', '{"row": 3}', '3', '3', '3', '{"row": 3}', NULL),
 ('2', 'e39bbc1a-bdd9-5956-9f59-71ab78af5b60', 'scan_sources source 2', '{"row": 2}', 'running', '2', '{"row": 2}', '2', '2', '2', '{"row": 2}', 'scan_sources error 2');
-INSERT INTO scans ("account_id", "id", "type", "status", "trigger", "target", "created_at", "started_at", "finished_at", "progress", "findings_new", "findings_seen", "findings_resolved", "coverage_gaps", "error", "target_id", "spec", "foreground", "waiting", "heartbeat_at", "open_sources", "push", "pushed_repository") OVERRIDING SYSTEM VALUE VALUES
-('1', '68c46d96-ce2f-530e-95a5-e8334f9bced2', 'github', 'queued', 'portal', 'scans target 1', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00', '{"row": 1}', '1', '1', '1', '{"row": 1}', 'scans error 1', 'e4f45708-1a89-5dd5-aa56-aeedede382e7', '{"row": 1}', '1', 'scans waiting 1', '2026-01-01 00:00:00+00', '2', '{"row": 1}', E'\\x7e4ce9e9e3bcab3e700e17603d15130d75207e8087fb2f810e50c347a51b9678'),
-('1', 'f4a61c51-8136-5a55-b64f-5457bfbe0c3d', 'github', 'completed', 'cli', 'scans target 3', '2026-01-03 00:00:00+00', NULL, NULL, '{"row": 3}', '3', '3', '3', '{"row": 3}', NULL, NULL, '{"row": 3}', NULL, NULL, NULL, '3', NULL, NULL),
-('2', 'e39bbc1a-bdd9-5956-9f59-71ab78af5b60', 'scrape', 'running', 'schedule', 'scans target 2', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00', '{"row": 2}', '2', '2', '2', '{"row": 2}', 'scans error 2', 'a2dc20b0-f2f1-5915-9517-5c76e32c8f4a', '{"row": 2}', '2', 'scans waiting 2', '2026-01-02 00:00:00+00', '3', '{"row": 2}', E'\\x9353fac3858183185a78b03bfc23c89bf8f64ac7672455dde580bb613d6df739');
+INSERT INTO scans ("account_id", "id", "type", "status", "trigger", "target", "created_at", "started_at", "finished_at", "progress", "findings_new", "findings_seen", "findings_resolved", "coverage_gaps", "error", "target_id", "spec", "foreground", "waiting", "heartbeat_at", "open_sources", "push", "pushed_repository", "resolved_valid") OVERRIDING SYSTEM VALUE VALUES
+('1', '68c46d96-ce2f-530e-95a5-e8334f9bced2', 'github', 'queued', 'portal', 'scans target 1', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00', '{"row": 1}', '1', '1', '1', '{"row": 1}', 'scans error 1', 'e4f45708-1a89-5dd5-aa56-aeedede382e7', '{"row": 1}', '1', 'scans waiting 1', '2026-01-01 00:00:00+00', '2', '{"row": 1}', E'\\x7e4ce9e9e3bcab3e700e17603d15130d75207e8087fb2f810e50c347a51b9678', '1'),
+('1', 'f4a61c51-8136-5a55-b64f-5457bfbe0c3d', 'github', 'completed', 'cli', 'scans target 3', '2026-01-03 00:00:00+00', NULL, NULL, '{"row": 3}', '3', '3', '3', '{"row": 3}', NULL, NULL, '{"row": 3}', NULL, NULL, NULL, '3', NULL, NULL, '3'),
+('2', 'e39bbc1a-bdd9-5956-9f59-71ab78af5b60', 'scrape', 'running', 'schedule', 'scans target 2', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00', '{"row": 2}', '2', '2', '2', '{"row": 2}', 'scans error 2', 'a2dc20b0-f2f1-5915-9517-5c76e32c8f4a', '{"row": 2}', '2', 'scans waiting 2', '2026-01-02 00:00:00+00', '3', '{"row": 2}', E'\\x9353fac3858183185a78b03bfc23c89bf8f64ac7672455dde580bb613d6df739', '2');
 INSERT INTO second_factors ("member_id", "account_id", "box", "last_step", "confirmed_at") OVERRIDING SYSTEM VALUE VALUES
 ('27233e82-d059-59d0-b75f-f22505150a03', '2', E'\\x450e15aacf733d0995e69f56eff2b7b8226cdb380b3dd29981de84ba667a9c14', '2', '2026-01-02 00:00:00+00'),
 ('50c30a52-dce5-5fde-b1af-a961f9c44a75', '1', E'\\xbb70562286f7aa6c0f2458ea62a39b97b4bee8a573f5b8ac7ff2f36a3eea1776', '3', NULL),
@@ -585,6 +605,10 @@ INSERT INTO targets ("account_id", "id", "kind", "name", "schedule", "include", 
 ('1', '05318ac4-a167-56bd-a17e-fc8181fa4c0d', 'owner', 'targets name 1', 'off', '{"include 1"}', '{"exclude 1"}', '{"row": 1}', E'\\x9afe8d83e1bee0f582e96a18af277064491021b9de743096804221265bbd57cd', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00'),
 ('1', '1b729e47-d1bb-5427-8c45-62053262b4d5', 'gists', 'targets name 3', 'daily', '{"include 3"}', '{"exclude 3"}', '{"row": 3}', NULL, '2026-01-03 00:00:00+00', NULL),
 ('2', '498dc0a1-c1e9-5b90-bad3-e1c29afec5ad', 'repository', 'targets name 2', 'hourly', '{"include 2"}', '{"exclude 2"}', '{"row": 2}', E'\\x1c7e5c056560b3aa49ce09cf9f8cba0a493bc9a504ba7ac2d9390f0b70e640b9', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00');
+INSERT INTO undoable_triages ("account_id", "id", "action", "by", "at", "changes") OVERRIDING SYSTEM VALUE VALUES
+('1', '5b334445-e921-5a73-a82b-880860423890', 'resolve', 'undoable_triages by 1', '2026-01-01 00:00:00+00', '{"row": 1}'),
+('1', 'dbd0813f-9637-5008-b67e-56fd93122fa3', 'false_positive', 'undoable_triages by 3', '2026-01-03 00:00:00+00', '{"row": 3}'),
+('2', '23eafd57-fee8-5c67-91c2-b5132f1202b9', 'restrict', 'undoable_triages by 2', '2026-01-02 00:00:00+00', '{"row": 2}');
 INSERT INTO verdicts ("account_id", "fingerprint", "status", "confidence", "reason", "services", "asked", "test_mode", "canary", "checked_at") OVERRIDING SYSTEM VALUE VALUES
 ('1', E'\\x89b087f33284a3a198aaf3632e34471b84fdbfb335fae11cb6e695042f92d23b', 'unvalidated', 'low', 'verdicts reason 3', '{"services 3"}', 'false', 'false', 'false', '2026-01-03 00:00:00+00'),
 ('1', E'\\x9655d9e423a2947e36829e5db20199f83770058e079c9f6535b787e4084f0cb7', 'unvalidated', 'low', 'verdicts reason 1', '{"services 1"}', 'false', 'false', 'false', '2026-01-01 00:00:00+00'),
@@ -593,6 +617,6 @@ INSERT INTO views ("account_id", "id", "name", "query", "created_by", "created_a
 ('1', '9e43d92b-2ec7-585b-8be9-a7edabc33b3b', 'views name 1', 'views query 1', 'views created_by 1', '2026-01-01 00:00:00+00'),
 ('1', 'ce95cb30-5da2-5aaa-898c-08b8402688cd', 'views name 3', 'views query 3', 'views created_by 3', '2026-01-03 00:00:00+00'),
 ('2', 'a000891c-e297-55ee-9391-edc7e1307ba0', 'views name 2', 'views query 2', 'views created_by 2', '2026-01-02 00:00:00+00');
-INSERT INTO webhooks ("account_id", "id", "url", "secret_box", "created_at", "next_box", "switch_at", "old_box", "old_until") OVERRIDING SYSTEM VALUE VALUES
-('1', '45f192f0-61c1-5a7c-ae51-1aa586dc1e38', 'webhooks url 1', E'\\xcaee48d4ba2fe9e4b1d3da2bdff0642ee4ba61edbc32f29979178ac3198bb8ff', '2026-01-01 00:00:00+00', E'\\x838402bb3057519adf1f7c514800c9efb84ce789e35e0d1a73a402785f73a416', '2026-01-01 00:00:00+00', E'\\xdb49d3af26731a9fa16eff789eddf5b7972884b48db3e1077aa38119736f3e50', '2026-01-01 00:00:00+00'),
-('2', '976a3ecb-1721-5bde-af86-fcde70752945', 'webhooks url 2', E'\\xaecb1bbfb42c80a58768f8e3eca14f848626c52d39ad4fcb4b295d4e5fb4484d', '2026-01-02 00:00:00+00', E'\\xfe63a2bdeb6890464fcdafe0465202835f3205aa0d6276f0d868606f39285618', '2026-01-02 00:00:00+00', E'\\x60139b924d892ea3c3d417a91c67e1fbd7b944827236e4b9c954ea7db1f1a662', '2026-01-02 00:00:00+00');
+INSERT INTO webhooks ("account_id", "id", "url", "secret_box", "created_at", "next_box", "switch_at", "old_box", "old_until", "url_box") OVERRIDING SYSTEM VALUE VALUES
+('1', '45f192f0-61c1-5a7c-ae51-1aa586dc1e38', 'webhooks url 1', E'\\xcaee48d4ba2fe9e4b1d3da2bdff0642ee4ba61edbc32f29979178ac3198bb8ff', '2026-01-01 00:00:00+00', E'\\x838402bb3057519adf1f7c514800c9efb84ce789e35e0d1a73a402785f73a416', '2026-01-01 00:00:00+00', E'\\xdb49d3af26731a9fa16eff789eddf5b7972884b48db3e1077aa38119736f3e50', '2026-01-01 00:00:00+00', E'\\x01eaee4ab3e0b1284ae7e35447fca9254deab0e4629ffe28dba34e93e25d5b2b'),
+('2', '976a3ecb-1721-5bde-af86-fcde70752945', 'webhooks url 2', E'\\xaecb1bbfb42c80a58768f8e3eca14f848626c52d39ad4fcb4b295d4e5fb4484d', '2026-01-02 00:00:00+00', E'\\xfe63a2bdeb6890464fcdafe0465202835f3205aa0d6276f0d868606f39285618', '2026-01-02 00:00:00+00', E'\\x60139b924d892ea3c3d417a91c67e1fbd7b944827236e4b9c954ea7db1f1a662', '2026-01-02 00:00:00+00', E'\\x17f3d9c49b093db5c83d4ad1f0b54c62fc9b45a117410418900519f0eae75e8d');

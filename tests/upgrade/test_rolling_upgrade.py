@@ -76,7 +76,7 @@ def test_both_versions_work_side_by_side(there: Deployment, last_version: Path) 
         "the worker of the last version has recorded it"
     )
     there.worker(jobs=1, dead_after=20)
-    until(lambda: there.backend.sql(workers) == [(2 + 4,)], "the worker of this version", 300)
+    until(lambda: there.backend.sql(workers) == [(2 + 5,)], "the worker of this version", 300)
     names = there.organisation("acme", 6)
     there.git.delay = 0.2
     second = there.start(TargetKind.OWNER, "github:acme")
