@@ -40,6 +40,9 @@ STEPS = (
     "suppression add --account acme --path docs/* --reason examples",
     "suppression list --account acme",
     "suppression remove --account acme {suppression add}",
+    "assignment add --account acme --repo acme/* --assignee jo@acme.example",
+    "assignment list --account acme",
+    "assignment remove --account acme {assignment add}",
     "audit --account acme",
     "rules list",
     "rules check own.toml",
@@ -112,6 +115,8 @@ def documented(command: str) -> list[set[str]]:
         text = section("commands.md", "`outcrop target add`")
     if "of `suppression add`" in text:
         text = section("commands.md", "`outcrop suppression add`")
+    if "of `assignment add`" in text:
+        text = section("commands.md", "`outcrop assignment add`")
     if "deliver" in text and '{"' not in text:
         return [delivery_fields()]
     return [set(re.findall(r'"(\w+)"', shape)) for shape in re.findall(r'\{("[^}]*)\}', text)]

@@ -32,6 +32,7 @@ OPENAPI: dict[str, Any] = describe(api_router(), "http://127.0.0.1:8000")
 OPENAPI_V2: dict[str, Any] = describe(api_v2_router(), "http://127.0.0.1:8000", "v2")
 # The groups of actions in the audit trail; the name of an action is `group.verb`.
 ACTION_GROUPS = (
+    "assignment_rule",
     "bulk",
     "account",
     "user",

@@ -493,6 +493,7 @@ ALL_PAGES = [
         "/findings?status=all",
         "/incidents",
         "/suppressions",
+        "/assignment-rules",
         "/scans",
         "/targets",
         "/targets/new",

@@ -31,6 +31,7 @@ PAGES = [
         "/incidents",
         "/scans",
         "/suppressions",
+        "/assignment-rules",
         "/targets",
         "/targets/new",
         "/reference",

@@ -42,6 +42,7 @@ _GROUPS = {
     "webhook": ("webhooks", "webhook"),
     "hook": ("hooks", "hook"),
     "suppression": ("suppressions", "suppression"),
+    "assignment": ("assignment_rules", "assignment"),
     "secrets": ("maintenance", "secrets"),
     "rules": ("rules", "app"),
     "git-hook": ("git_hooks", "git_hook"),

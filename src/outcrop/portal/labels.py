@@ -205,6 +205,8 @@ ACTION = {
     "bulk.stop": "Action on many findings stopped",
     "finding.suppress": "Suppressed",
     "finding.unsuppress": "Shown again",
+    "assignment_rule.add": "Assignment rule added",
+    "assignment_rule.remove": "Assignment rule removed",
     "suppression.add": "Suppression rule added",
     "suppression.remove": "Suppression rule ended",
     "suppression.expire": "Suppression rule expired",

@@ -1,5 +1,5 @@
-"""The pages of incidents: the list, and one incident."""
+"""The pages of incidents: the list, one incident, and the rules that assign new ones."""
 
-from outcrop.portal.incidents import listing, page
+from outcrop.portal.incidents import assignment, listing, page
 
-ROUTES = [*listing.ROUTES, *page.ROUTES]
+ROUTES = [*listing.ROUTES, *page.ROUTES, *assignment.ROUTES]

@@ -13,6 +13,7 @@ from uuid import UUID
 from outcrop.domain.errors import BusyError
 from outcrop.store.db import Connection, fetch_single_row, limit_lock_wait
 from outcrop.store.findings import rows
+from outcrop.store.incidents import assignment_rules
 from outcrop.store.locks import AdvisoryLock
 
 _BATCH = 5_000  # changes that one transaction takes
@@ -86,16 +87,21 @@ async def lock_incidents(db: Connection, account_id: int) -> None:
     await db.execute("SELECT pg_advisory_xact_lock(%s, %s)", [AdvisoryLock.INCIDENTS, account_id])
 
 
-async def refresh(db: Connection, account_id: int, ids: Collection[UUID]) -> None:
-    """Compute incidents again from their findings, in the caller's transaction, which holds the lock."""
-    await db.execute(
+async def refresh(db: Connection, account_id: int, ids: Collection[UUID]) -> list[UUID]:
+    """Compute incidents again from their findings, in the caller's transaction, which holds the lock.
+
+    Return the ids of those that are new.
+    """
+    cursor = await db.execute(
         f"""INSERT INTO incidents AS i (account_id, id, {_COLUMNS})
             SELECT account_id, id, {_COLUMNS} FROM incident_states
             WHERE {rows.OF_ACCOUNT} AND {rows.one_of("id")}
             ON CONFLICT (account_id, id) DO UPDATE SET {_ASSIGNMENTS}
-            WHERE ({_STORED}) IS DISTINCT FROM ({_EXCLUDED})""".encode(),
+            WHERE ({_STORED}) IS DISTINCT FROM ({_EXCLUDED})
+            RETURNING id, xmax = 0""".encode(),  # a row that was updated has an xmax
         [account_id, sorted(ids)],
     )
+    return [incident_id for incident_id, is_new in await cursor.fetchall() if is_new]
 
 
 async def _select_newest(db: Connection, account_id: int) -> int | None:
@@ -118,8 +124,9 @@ async def _apply_batch(db: Connection, account_id: int, newest: int, limit: int)
     if not changes:
         return 0
     ids = {id_ for change in changes for id_ in change if id_ is not None}
-    await refresh(db, account_id, ids)
+    created = await refresh(db, account_id, ids)
     await _move(db, account_id, {old: new for old, new in changes if new is not None})
+    await assignment_rules.apply(db, account_id, created)
     await db.execute(
         f"DELETE FROM incidents i WHERE {rows.OF_ACCOUNT} AND {rows.one_of('id')} AND {_NO_PLACE}".encode(),
         [account_id, sorted(ids)],
