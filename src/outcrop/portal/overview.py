@@ -8,6 +8,7 @@ from outcrop.domain.account import WEBHOOK_PLANS, Permission
 from outcrop.domain.target import TargetState
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import overview, targets, webhooks
+from outcrop.services.findings.mentions import list_mentions
 
 _WORST_FIRST = list(TargetState)
 
@@ -38,6 +39,7 @@ async def show_overview(request: PortalRequest) -> Response:
         unknown=sum(target.complete is None for target in health),
         days=[(day.day, day.valid, day.other) for day in figures.days],
         webhook=webhook,
+        mentions=await list_mentions(request.db, request.account_id, request.signed.member.id),
     )
 
 

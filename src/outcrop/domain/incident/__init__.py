@@ -96,6 +96,7 @@ class Comment:
     at: datetime
     by: str
     text: str
+    mentions: tuple[str, ...] = ()  # the members that it mentions; only of a new comment
 
 
 class IncidentOrder(StrEnum):

@@ -18,6 +18,7 @@ from outcrop.portal.triage.closing import ask_before_closing, read_closing_actio
 from outcrop.portal.triage.form import describe_outcomes, read_note
 from outcrop.services import accounts
 from outcrop.services.findings import incidents
+from outcrop.services.findings.mentions import see_comments
 from outcrop.services.pipeline.enqueue import request_validation
 
 COMMENTS = 50  # on one page
@@ -37,7 +38,9 @@ async def _page(
     page, comments_page = (_number(request, name) for name in ("page", "comments"))
     places = await incidents.get_places(db, account_id, id_, page=page)
     comments = await incidents.list_comments(db, account_id, id_, page=comments_page, per_page=COMMENTS)
+    member_id = request.signed.member.id
     values: dict[str, Any] = {
+        "mentioning": await see_comments(db, account_id, member_id, comments.items, now=request.now),
         "incident": incident,
         "overdue": incident.is_overdue(request.now),
         "places": places,
@@ -177,7 +180,7 @@ async def comment(request: PortalRequest) -> Response:
     try:
         cleaned = await request.clean(text)
         async with request.db.transaction():
-            await incidents.add_comment(
+            added = await incidents.add_comment(
                 request.db,
                 request.keys,
                 request.account_id,
@@ -189,7 +192,10 @@ async def comment(request: PortalRequest) -> Response:
             )
     except (BadInputError, BusyError) as error:
         return await _page(request, error, comment=text[:COMMENT_LENGTH])
-    return request.redirect(f"/incidents/{id_}", "The comment is added.")
+    message = "The comment is added."
+    if added.mentions:
+        message += f" It mentions {', '.join(added.mentions)}."
+    return request.redirect(f"/incidents/{id_}", message)
 
 
 ROUTES = [

@@ -5,20 +5,21 @@ Closing an incident is the triage of each of its findings, in one transaction.
 
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
 from outcrop.domain.errors import NotFoundError
 from outcrop.domain.finding import Finding, TriageAction, TriageResult
 from outcrop.domain.incident import COMMENT_LENGTH, Comment, Incident, IncidentQuery
+from outcrop.domain.incident.mentions import find_mentions
 from outcrop.domain.paging import Page
 from outcrop.domain.secret import MaskedText, is_password
 from outcrop.services import findings
 from outcrop.store import audit
 from outcrop.store.db import Connection, limit_lock_wait
 from outcrop.store.findings import verdicts
-from outcrop.store.incidents import comments, listing, pending, table
+from outcrop.store.incidents import comments, listing, mentions, pending, table
 from outcrop.store.keyring import DamagedValueError, Keyring
 from outcrop.store.people import accounts
 
@@ -128,15 +129,19 @@ async def add_comment(
     by: str,
     now: datetime,
 ) -> Comment:
-    """Append a comment to an incident. Its credential is masked in the text."""
+    """Append a comment to an incident. Its credential is masked in the text.
+
+    The members that it mentions see it on their overview.
+    """
     if (place_ids := await table.select_place_ids(db, account_id, incident_id)) == []:
         raise NotFoundError("no such incident")
     masked = await _mask_credential(db, keys, account_id, place_ids[0], text)
     comment = Comment(comment_id, now, by, masked[:COMMENT_LENGTH])
     await comments.insert(db, account_id, incident_id, comment)
+    mentioned = await mentions.insert(db, account_id, comment_id, find_mentions(comment.text), by=by)
     line = audit.AuditLine(now, by, "incident.comment", str(incident_id), detail={"comment": str(comment_id)})
     await audit.append(db, account_id, line)
-    return comment
+    return replace(comment, mentions=tuple(mentioned))
 
 
 async def _mask_credential(

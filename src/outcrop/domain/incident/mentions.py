@@ -1,0 +1,26 @@
+"""Mentions in comments: `@` and the e-mail address of a member."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+MAX_MENTIONS = 50  # of one comment
+_MENTION = re.compile(r"(?<![\w.+-])@([\w.+%'-]{1,64}@[\w-]+(?:\.[\w-]+)*)")
+
+
+def find_mentions(text: str) -> list[str]:
+    """Return the addresses that a comment mentions, in lower case, each once."""
+    return list(dict.fromkeys(address.lower() for address in _MENTION.findall(text)))[:MAX_MENTIONS]
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A comment that mentions a member."""
+
+    comment_id: UUID
+    incident_id: UUID
+    at: datetime
+    by: str
+    text: str
+    seen_at: datetime | None  # when the member opened the incident
