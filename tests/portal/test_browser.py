@@ -1,10 +1,11 @@
 """Test every flow of the portal in a real browser, with a real server, worker and database."""
 
+import json
 import re
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
@@ -424,6 +425,16 @@ PAYLOADS = [
 ]
 
 
+def open_inert(seat: Seat, path: str) -> None:
+    """Open a page, and assert that no injected script, frame or link has become part of it."""
+    page = seat.open(path)
+    assert page.evaluate(
+        "window.hit === undefined && document.querySelector('base, iframe, [onerror], main script') === null"
+    ), path
+    links = page.locator("main a").evaluate_all("links => links.map(a => a.getAttribute('href') ?? '')")
+    assert [link for link in links if not re.match(r"(/|\?|#|https?://)", link)] == [], path
+
+
 def test_scanned_text_is_never_run(stage: Backend, tenant: Tenant, seat: Seat) -> None:
     fields = ("source_url", "file_path", "repo_full_name", "matched_text", "resolution_note")
     assert len(set(PAYLOADS)) == len(PAYLOADS) >= 200
@@ -448,18 +459,69 @@ def test_scanned_text_is_never_run(stage: Backend, tenant: Tenant, seat: Seat) -
     ended = {"finished_at": now(), "started_at": now() - timedelta(seconds=3), "coverage_gaps": gaps}
     run = make_scan(status=ScanStatus.FAILED, target=gap, error=gap, **ended)
     stage.scan(tenant.account, run)
-    page = seat.page
     pages = ["/", "/scans", f"/scans/{run.id}", *(f"/findings?status=all&page={n}" for n in range(1, 6))]
     pages += [f"/findings/{line['id']}" for line in read]
     for path in pages:
-        seat.open(path)
-        assert page.locator("pre .line").count() >= (6 if path in pages[-len(read) :] else 0), path
-        assert page.evaluate(
-            "window.hit === undefined && "
-            "document.querySelector('base, iframe, [onerror], main script') === null"
-        ), path
-        links = page.locator("main a").evaluate_all("links => links.map(a => a.getAttribute('href') ?? '')")
-        assert [link for link in links if not re.match(r"(/|\?|#|https?://)", link)] == [], path
+        open_inert(seat, path)
+        assert seat.page.locator("pre .line").count() >= (6 if path in pages[-len(read) :] else 0), path
+    assert seat.troubles.dialogs == []
+
+
+def test_what_people_type_is_never_run(stage: Backend, tenant: Tenant, seat: Seat) -> None:
+    """Comments, mentions, rules, addresses of members and assignees, notes in the activity, and actions."""
+    account = tenant.account.id
+    stage.import_(tenant.account, *(make_line(file_path=payload[:90]) for payload in PAYLOADS))
+    incidents = [
+        row["id"] for n in (1, 2) for row in tenant.get("/incidents", page=n, per_page=200).json()["data"]
+    ]
+    for number, (payload, incident) in enumerate(zip(PAYLOADS, incidents, strict=True)):
+        address = f"{payload}@{number}.{tenant.account.slug}.example"
+        stage.sql(
+            "UPDATE incidents SET assignee = %s WHERE account_id = %s AND id = %s", payload, account, incident
+        )
+        stage.sql(
+            """INSERT INTO members (id, account_id, email, role, password_hash, created_at)
+               VALUES (gen_random_uuid(), %s, %s, 'member', 'none', now())""",
+            *(account, address),
+        )
+        stage.sql(
+            """INSERT INTO suppression_rules (account_id, id, path, repo, secret_type, reason, created_by,
+                                              created_at, is_applied)
+               VALUES (%s, gen_random_uuid(), %s, %s, %s, %s, %s, now(), true)""",
+            *(account, payload, payload, payload, payload, payload),
+        )
+        stage.sql(
+            """INSERT INTO assignment_rules (account_id, id, repo, path, author, assignee, created_by, created_at)
+               VALUES (%s, gen_random_uuid(), %s, %s, %s, %s, %s, now())""",
+            *(account, payload, payload, payload, payload, payload),
+        )
+        about = incidents[number % 8]
+        stage.sql(
+            """WITH c AS (INSERT INTO incident_comments (account_id, id, incident_id, at, by, text)
+                          VALUES (%s, gen_random_uuid(), %s, now(), %s, %s) RETURNING account_id, id)
+               INSERT INTO mentions SELECT c.account_id, m.id, c.id FROM c, members m WHERE m.email = %s""",
+            *(account, about, payload, payload, seat.email),
+        )
+        detail = dict.fromkeys(("from", "to", "note", "reason", "undone"), payload)
+        stage.sql(
+            """INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
+               VALUES (%s, now(), %s, %s, %s, 'ok', %s)""",
+            *(account, payload, ("incident.assign", "finding.undo", payload)[number % 3], about),
+            json.dumps(detail),
+        )
+    bulk = uuid4()
+    stage.sql(
+        """INSERT INTO bulk_triages (account_id, id, action, by, created_at, finding_ids, total, stopped_by,
+                                     finished_at)
+           VALUES (%s, %s, 'resolve', %s, now(), '{}', 1, %s, now())""",
+        *(account, bulk, PAYLOADS[0], PAYLOADS[1]),
+    )
+    pages = ["/", "/suppressions", "/assignment-rules", "/profile/team", f"/findings/bulk/{bulk}"]
+    pages += [f"/incidents?page={n}" for n in range(1, 6)]
+    pages += [f"/incidents/{incident}" for incident in incidents[:8]]
+    for path in pages:
+        open_inert(seat, path)
+    expect(seat.page.locator(".comment")).to_have_count(len(PAYLOADS) // 8)
     assert seat.troubles.dialogs == []
 
 
