@@ -249,8 +249,15 @@ class Pipeline:
         self, account: Account, spec: TargetSpec, target_id: UUID | None = None, *, deferred: bool = False
     ) -> tuple[UUID, list[str]]:
         """Create a run and plan it; return its id and the names of its sources."""
+        run_id = self.start(account, spec, target_id, deferred=deferred)
+        return run_id, self.wait(plan_run(self.context, account.id, run_id, deferred=deferred))
 
-        async def plan() -> tuple[UUID, list[str]]:
+    def start(
+        self, account: Account, spec: TargetSpec, target_id: UUID | None = None, *, deferred: bool = False
+    ) -> UUID:
+        """Create a run and return its id."""
+
+        async def start() -> UUID:
             async with self.context.pool.connection() as db, db.transaction():
                 run = await start_run(
                     db,
@@ -262,9 +269,9 @@ class Pipeline:
                     by="a test",
                     foreground=None if deferred else 1,
                 )
-            return run.id, await plan_run(self.context, account.id, run.id, deferred=deferred)
+            return run.id
 
-        return self.wait(plan())
+        return self.wait(start())
 
     def scan_source(
         self, account: Account, run_id: UUID, source: str, context: RunContext | None = None

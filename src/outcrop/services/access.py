@@ -9,10 +9,10 @@ from outcrop.domain.scan import FailureKind, kind_of_failure
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.net.guard import Egress
-from outcrop.sources.code_host.api import ApiOptions
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.host import CodeHost, HostAccess
 from outcrop.sources.code_host.hosted import TokenAccess
+from outcrop.sources.code_host.options import ApiOptions
 from outcrop.sources.code_host.registry import find_host_type, open_host
 from outcrop.sources.code_host.targets import find_host
 

@@ -15,9 +15,9 @@ from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
-from outcrop.sources.code_host.api import ApiOptions
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.host import CodeHost, HostAccess
+from outcrop.sources.code_host.options import ApiOptions
 from outcrop.sources.code_host.registry import host_types, open_host
 from tests.support.code_hosts import azure_devops, bitbucket, gitea, gitlab
 from tests.support.code_hosts.stand_in import StandIn, answer_json, run_stand_in

@@ -15,9 +15,9 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpResponse, open_http
-from outcrop.sources.code_host.api import ApiOptions
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.hosted import HostedGist, HostedRepository
+from outcrop.sources.code_host.options import ApiOptions
 from outcrop.sources.code_host.rate_limit import RateLimit
 from outcrop.sources.git.clone import Remote, clone
 from outcrop.sources.hosts.github import GitHub

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import Secret
 from outcrop.net.http import open_http
-from outcrop.sources.code_host.api import ApiOptions
+from outcrop.sources.code_host.options import ApiOptions
 from outcrop.sources.hosts.github import GitHub
 from outcrop.sources.hosts.github_app import parse_app
 from tests.support.fake_https import FakeResponse, ReceivedRequest, serve_https

@@ -17,7 +17,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import HttpClient
 from outcrop.sandbox import Owner
 from outcrop.scanner.engine.ruleset import RuleSet
-from outcrop.sources.code_host.api import RETRY_DELAYS
+from outcrop.sources.code_host.options import RETRY_DELAYS
 from outcrop.sources.isolated.process_pool import ProcessPool
 from outcrop.sources.web.crawl import CRAWL_LIMITS, CrawlLimits
 from outcrop.store.db import Pool

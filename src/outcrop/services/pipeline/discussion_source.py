@@ -84,7 +84,7 @@ async def scan_discussions(
     After a list that ended early, nothing is resolved and the next scan begins where this one began. Progress
     and gaps are written to `report`. Raise HostError or OperatorError if nothing could be read.
     """
-    host = open_host_of(context, key, source, token, report.gaps.append)
+    host = open_host_of(context, key, source, token, on_gap=report.gaps.append)
     async with context.pool.connection() as db:
         saved = await sources.select_checkpoint(db, key.account_id, key.source)
     outdated = release_gap(context, key, saved)

@@ -6,16 +6,16 @@ from dataclasses import replace
 from uuid import UUID
 
 from outcrop.domain.scan import Gap
-from outcrop.domain.secret import Secret
+from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import TargetSpec
 from outcrop.services.pipeline.context import RunContext, SourceKey
-from outcrop.sources.code_host.api import ApiOptions
 from outcrop.sources.code_host.host import CodeHost, HostAccess, ignore_gap
+from outcrop.sources.code_host.options import ApiOptions, PlanStart
 from outcrop.sources.code_host.registry import open_host
 from outcrop.sources.code_host.targets import find_host
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.db import Pool
-from outcrop.store.runs import scans, sources, targets
+from outcrop.store.runs import host_limits, scans, sources, targets
 
 _MAX_WAIT = 60.0  # seconds, where nobody sees that a request waits
 
@@ -34,43 +34,79 @@ def open_host_of(
     key: SourceKey,
     place: TargetSpec | ScanSource,
     token: Secret | None,
+    *,
     on_gap: Callable[[Gap], None] = ignore_gap,
+    start: PlanStart | None = None,
 ) -> CodeHost:
     """Return a client for the code host of a target or source, with the target's own `token`.
 
     If that is None, the operator's token is used, for GitHub only; the operator may have no token either.
     A place on no known host is opened as GitHub, which knows that the place is not its own. Waits for a rate
-    limit are shown in the run of `key`, and responses with an ETag are stored per account.
+    limit are shown in the run of `key`, and responses with an ETag are stored per account. `start` is where a
+    plan goes on.
     """
     on_wait = _show_waits(context, key)
-    options = ApiOptions(on_wait=on_wait, retry_delays=context.limits.retry_delays)
-    name, access = _access(context, place, token, options)
+    options = ApiOptions(on_wait=on_wait, retry_delays=context.limits.retry_delays, start=start)
+    name, access = _access(context, key.account_id, place, token, options)
     etags = _EtagStore(context.pool, key.account_id)
     return open_host(name, replace(access, etags=etags, on_gap=on_gap))
 
 
-def open_host_without_run(context: RunContext, spec: TargetSpec, token: Secret | None) -> CodeHost:
+def open_host_without_run(
+    context: RunContext, account_id: int, spec: TargetSpec, token: Secret | None
+) -> CodeHost:
     """Return a client for the code host of a target, for requests that belong to no run.
 
     No response is stored. A wait of more than _MAX_WAIT seconds is an error.
     """
     options = ApiOptions(max_wait=_MAX_WAIT, retry_delays=context.limits.retry_delays)
-    return open_host(*_access(context, spec, token, options))
+    return open_host(*_access(context, account_id, spec, token, options))
 
 
 def _access(
-    context: RunContext, place: TargetSpec | ScanSource, token: Secret | None, options: ApiOptions
+    context: RunContext,
+    account_id: int,
+    place: TargetSpec | ScanSource,
+    token: Secret | None,
+    options: ApiOptions,
 ) -> tuple[str, HostAccess]:
-    """Return the kind of code host of a target or source, and how it is opened, with its token."""
+    """Return the kind of code host of a target or source, and how it is opened, with its token.
+
+    Its rate limit is shared by all workers: by the runs of the account, or by those of all accounts that use
+    the operator's token on a public host.
+    """
     name = (place.host if isinstance(place, ScanSource) else find_host(place)) or "github"
     is_operators = name == "github" and place.host_url is None
+    owner = account_id if token is not None or place.host_url is not None else 0
+    used = token or (context.github_token if is_operators else None)
+    address = context.github_url if is_operators else place.host_url
+    limited = f"{owner} {name} {address} {'' if used is None else reveal(used)}"
+    shared = StoredLimit(context.pool, context.keys.compute_fingerprint(Secret(limited, mask_all=True)))
     return name, HostAccess(
         http=context.http,
-        token=token or (context.github_token if is_operators else None),
+        token=used,
         url=place.host_url,
         api_url=context.github_url if is_operators else None,
-        options=options,
+        options=replace(options, shared_limit=shared),
     )
+
+
+class StoredLimit:
+    """The rate limit that all workers know under one key."""
+
+    def __init__(self, pool: Pool, key: bytes) -> None:
+        self._pool = pool
+        self._key = key
+
+    async def read(self) -> tuple[float, str] | None:
+        """Return the seconds for which requests are blocked, and why; None if they are not."""
+        async with self._pool.connection() as db:
+            return await host_limits.select(db, self._key)
+
+    async def block(self, seconds: float, reason: str) -> None:
+        """Block requests for so many seconds."""
+        async with self._pool.connection() as db:
+            await host_limits.block(db, self._key, seconds=seconds, reason=reason)
 
 
 class _EtagStore:

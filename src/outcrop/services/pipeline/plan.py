@@ -21,6 +21,7 @@ from outcrop.services.pipeline.fence import OutdatedScanError, send_heartbeats, 
 from outcrop.services.pipeline.host_access import load_credential, open_host_of
 from outcrop.services.pipeline.join_sources import identify_sources
 from outcrop.sources.code_host.errors import HostError
+from outcrop.sources.code_host.options import PlanStart
 from outcrop.sources.resolve_target import ScanSource, resolve_pushed, resolve_target, source_as_json
 from outcrop.store import audit
 from outcrop.store.db import Connection, current_time
@@ -46,9 +47,9 @@ async def plan_run(
     """List and store the sources of a run; return the names of those that were not stored yet.
 
     If `deferred`, write a job for each of these. Return [] if the run or its plan has ended already. An
-    interrupted plan is made again; sources that it has stored already stay as they are. A HostError or
-    OutcropError ends the plan as failed, after the sources listed so far are stored; another exception is
-    raised. The run is ended if it has no other source.
+    interrupted plan goes on with the page of the list at which it last stored sources; those stay as they
+    are. A HostError or OutcropError ends the plan as failed, after the sources listed so far are stored;
+    another exception is raised. The run is ended if it has no other source.
     """
     key = SourceKey(account_id, scan_id, PLAN_SOURCE)
     if (claimed := await claim_source(context, key)) is None:
@@ -57,14 +58,15 @@ async def plan_run(
     lane = lane_of(claimed.run.trigger, claimed.run.spec) if deferred else None
     names: list[str] = []
     batch: list[ScanSource] = []
+    start = PlanStart(*claimed.spec.get(scan_sources.PAGE, (None, None)))
     gaps: list[Gap] = []
     error: str | None = None
     async with release_if_cancelled(context, key), send_heartbeats(context, account_id, scan_id):
         try:
-            async for source in _resolve(context, key, claimed, spec, gaps):
+            async for source in _resolve(context, key, claimed, spec, gaps=gaps, start=start):
                 batch.append(source)
                 if len(batch) >= _BATCH_SIZE:
-                    names += await _add_sources(context, key, batch, lane)
+                    names += await _add_sources(context, key, batch, lane, start)
                     batch = []
         except (HostError, OutcropError) as failure:  # the sources listed so far are still scanned
             error = failure.message
@@ -75,7 +77,13 @@ async def plan_run(
 
 
 async def _resolve(
-    context: RunContext, key: SourceKey, claimed: SourceClaim, spec: TargetSpec, gaps: list[Gap]
+    context: RunContext,
+    key: SourceKey,
+    claimed: SourceClaim,
+    spec: TargetSpec,
+    *,
+    gaps: list[Gap],
+    start: PlanStart,
 ) -> AsyncIterator[ScanSource]:
     """Yield the sources of a target, as its own credential sees them; append skipped sources to `gaps`.
 
@@ -85,7 +93,7 @@ async def _resolve(
     if claimed.attempts > MAX_ATTEMPTS:
         raise OperatorError(TOO_MANY_ATTEMPTS)
     token = await load_credential(context, key.account_id, claimed.run.target_id)
-    host = open_host_of(context, key, spec, token, gaps.append)
+    host = open_host_of(context, key, spec, token, on_gap=gaps.append, start=start)
     if (pushed := claimed.run.spec.get(PUSHED_NAME)) is not None:
         for source in await resolve_pushed(spec, pushed, host, has_credential=token is not None, gaps=gaps):
             yield source
@@ -95,15 +103,25 @@ async def _resolve(
 
 
 async def _add_sources(
-    context: RunContext, key: SourceKey, batch: Sequence[ScanSource], lane: jobs.Lane | None
+    context: RunContext,
+    key: SourceKey,
+    batch: Sequence[ScanSource],
+    lane: jobs.Lane | None,
+    start: PlanStart | None = None,
 ) -> list[str]:
-    """Store sources of a run; return the names of the new ones. With a lane, each gets a job in it."""
+    """Store sources of a run; return the names of the new ones. With a lane, each gets a job in it.
+
+    `start` is saved: the sources before its page are stored.
+    """
     async with context.pool.connection() as db, db.transaction():
         named = await identify_sources(db, key.account_id, list(batch))
         specs = [(source.source, source_as_json(source)) for source in named]
         added = await scan_sources.add_sources(db, key.account_id, key.scan_id, specs)
         for name in added if lane is not None else ():
             await enqueue_source(db, key.account_id, key.scan_id, name, lane or jobs.SCHEDULED)
+        if start is not None and start.page_url is not None:
+            pages = [start.list_url, start.page_url]
+            await scan_sources.save_page(db, key.account_id, key.scan_id, key.source, pages)
     return added
 
 

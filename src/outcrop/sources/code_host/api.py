@@ -4,13 +4,11 @@
 failure is a `HostError`.
 """
 
-import asyncio
 import hashlib
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 import orjson
@@ -19,48 +17,25 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
 from outcrop.lazy_regex import regex
-from outcrop.limits import HOST_PAGES
 from outcrop.sources.code_host.errors import ERROR_KINDS, HostError
-from outcrop.sources.code_host.rate_limit import Clock, OnWait, RateLimit, Sleep, response_date
+from outcrop.sources.code_host.options import API_OPTIONS, ApiOptions, EtagCache
+from outcrop.sources.code_host.rate_limit import RateLimit, response_date
 
 if TYPE_CHECKING:
     from outcrop.net.http import HttpClient, HttpResponse
 
-RETRY_DELAYS = (1.0, 2.0, 4.0)  # seconds before each retry of a failure that may be temporary
 _MAX_MESSAGE = 300  # characters of an error message: it repeats text from the host
 _MAX_IDLE_PAGES = 3  # pages in a row that repeat only what earlier pages had
+_OUTDATED_PAGE = {
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.GONE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+}
 _LOOPBACK = regex(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
 _NEXT_LINK = regex(r'<([^<>]*)>[^<,]*;\s*rel="?next\b')
 
 Auth = Callable[[], Awaitable[Mapping[str, str]]]  # returns the headers that authenticate a request
-
-
-class EtagCache(Protocol):
-    """Responses of earlier runs by key. GitHub does not count a request whose response has not changed."""
-
-    async def get(self, key: str) -> tuple[str, bytes] | None:
-        """Return the ETag and the body that were stored for this key; None if nothing is stored."""
-
-    async def put(self, key: str, etag: str, body: bytes) -> None:
-        """Store a response body with its ETag for this key."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiOptions:
-    """How patient a client is, and what it reports. `on_wait` is called before each wait for a rate limit.
-
-    A wait of more than `max_wait` seconds is an error instead.
-    """
-
-    on_wait: OnWait = lambda _seconds, _reason: None
-    max_wait: float = 3_600.0
-    max_pages: int = HOST_PAGES
-    retry_delays: Sequence[float] = RETRY_DELAYS
-    sleep: Sleep = asyncio.sleep
-    clock: Clock = time.time
-
-
-API_OPTIONS = ApiOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +118,11 @@ class HostApi:
         # One token may see what another may not, so each has its own cache keys.
         self._cache_prefix = hashlib.sha256(reveal(token).encode()).hexdigest()[:16] if token else "-"
         self._retry_delays = options.retry_delays
-        self._limit = RateLimit(self.host, options.on_wait, options.max_wait, options.sleep, options.clock)
+        self._limit = RateLimit(
+            *(self.host, options.on_wait, options.max_wait, options.sleep, options.clock),
+            shared=options.shared_limit,
+        )
+        self._start = options.start
         self._max_pages = options.max_pages
         self._clock = options.clock
         self._last_date: float | None = None  # of a response
@@ -208,7 +187,8 @@ class HostApi:
         not an object is None. Raise HostError if a request fails, a page is not a list, or the pages do not
         end.
         """
-        url: str | None = self._base + path
+        first = self._base + path
+        url: str | None = self._page_to_begin(first)
         requested: set[str] = set()
         seen_ids: set[object] = set()
         idle_pages = 0
@@ -216,7 +196,7 @@ class HostApi:
             if url in requested or len(requested) == self._max_pages or idle_pages == _MAX_IDLE_PAGES:
                 raise HostError("malformed", f"{_printable_url(url)}: the pages do not end")
             requested.add(url)
-            reply = await self._get(url)
+            reply = await self._get_page(url, first)
             page = read(reply.response, reply.value)
             if page.items is None:
                 raise HostError("malformed", f"{_printable_url(url)}: the response is not a list")
@@ -230,6 +210,26 @@ class HostApi:
             idle_pages = idle_pages + 1 if page.items and len(seen_ids) == known else 0
             url = reply.next if reply.etag else page.next
             url = urljoin(self._base, url) if url else None
+
+    def _page_to_begin(self, first: str) -> str:
+        """Return the page of a list to begin with: the first one, or that of an interrupted plan."""
+        return first if self._start is None else self._start.begin(first)
+
+    async def _get_page(self, url: str, first: str) -> _Reply:
+        """Return a page of the list whose first page is `first`.
+
+        Return the first one if the host no longer knows the page from which a plan goes on.
+        """
+        if self._start is None:
+            return await self._get(url)
+        is_start = url != first and self._start.is_page(first, url)
+        self._start.reach(first, url)
+        try:
+            return await self._get(url)
+        except HostError as error:
+            if not is_start or error.status not in _OUTDATED_PAGE:
+                raise
+            return await self._get(first)
 
     async def _get(self, url: str) -> _Reply:
         """Return the response at a URL, reduced to the fields that are used, with the URL of the next page.
@@ -304,7 +304,9 @@ class HostApi:
             else:
                 self._limit.record(response)
                 self._last_date = response_date(response) or self._last_date
-                if self._limit.is_limited(response, waits):
+                is_limited = self._limit.is_limited(response, waits)
+                await self._limit.publish()
+                if is_limited:
                     waits += 1
                     continue
                 if response.status < HTTPStatus.INTERNAL_SERVER_ERROR:

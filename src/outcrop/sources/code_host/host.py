@@ -16,7 +16,7 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind
-from outcrop.sources.code_host.api import API_OPTIONS, ApiOptions, EtagCache, origin
+from outcrop.sources.code_host.api import origin
 from outcrop.sources.code_host.events import EventFeed
 from outcrop.sources.code_host.hosted import (
     HostedCommit,
@@ -26,6 +26,7 @@ from outcrop.sources.code_host.hosted import (
     TokenAccess,
     repository_source,
 )
+from outcrop.sources.code_host.options import API_OPTIONS, ApiOptions, EtagCache
 from outcrop.sources.code_host.reviews import ReviewApi
 
 if TYPE_CHECKING:

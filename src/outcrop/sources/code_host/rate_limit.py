@@ -5,7 +5,7 @@ import re
 from collections.abc import Awaitable, Callable
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from outcrop.lazy_regex import regex
 from outcrop.sources.code_host.errors import HostError
@@ -19,6 +19,8 @@ _MAX_WAITS = 5
 # For a limit without a time: GitHub's documentation asks for one minute, then for longer waits each time.
 _FIRST_WAIT = 60.0
 _MAX_DOUBLED_WAIT = 900.0
+_READ_EVERY = 1.0  # seconds
+_MAX_SHARED = 7_200.0  # seconds for which one response blocks other processes: a header may be absurd
 _HEADER_NUMBER = regex(r"[0-9]{1,12}")
 _MAX_DIGITS = 12
 _EARLIEST_TIME = 1_000_000_000  # a smaller reset is a number of seconds, not a time
@@ -28,14 +30,33 @@ Sleep = Callable[[float], Awaitable[object]]
 Clock = Callable[[], float]  # returns seconds since 1970
 
 
+class SharedLimit(Protocol):
+    """What all processes know of the rate limit of one token at one host."""
+
+    async def read(self) -> tuple[float, str] | None:
+        """Return the seconds for which requests are blocked, and why; None if they are not."""
+
+    async def block(self, seconds: float, reason: str) -> None:
+        """Block requests of all processes for so many seconds."""
+
+
 class RateLimit:
     """The rate limit of one token at one host. All tasks that share the token wait here.
 
     `on_wait` is called with the seconds and the reason before each wait. A wait of more than `max_wait`
-    seconds is an error instead.
+    seconds is an error instead. `shared` is the limit as other processes know it.
     """
 
-    def __init__(self, host: str, on_wait: OnWait, max_wait: float, sleep: Sleep, clock: Clock) -> None:
+    def __init__(
+        self,
+        host: str,
+        on_wait: OnWait,
+        max_wait: float,
+        sleep: Sleep,
+        clock: Clock,
+        *,
+        shared: SharedLimit | None = None,
+    ) -> None:
         self._host = host
         self._on_wait = on_wait
         self._max_wait = max_wait
@@ -44,6 +65,9 @@ class RateLimit:
         self._lock = asyncio.Lock()
         self._blocked_until = 0.0
         self._reason = ""
+        self._shared = shared
+        self._read_at: float | None = None  # when the shared limit was read
+        self._is_published = True  # False if the others do not know yet that requests are blocked
 
     async def wait_until_allowed(self) -> None:
         """Wait until the next request may be sent. One task sleeps, the others wait for its lock.
@@ -51,6 +75,7 @@ class RateLimit:
         Raise HostError, without waiting, if requests are blocked for longer than `max_wait` seconds.
         """
         async with self._lock:
+            await self._read_shared()
             while (seconds := (until := self._blocked_until) - self._clock()) > 0:
                 if seconds > self._max_wait + 1:  # plus the second that `record` adds
                     raise HostError(
@@ -59,6 +84,25 @@ class RateLimit:
                 await self.pause(seconds, self._reason)
                 if self._blocked_until == until:  # another response may have set a later time meanwhile
                     self._blocked_until = 0.0
+                await self._read_shared()
+
+    async def _read_shared(self) -> None:
+        """Block requests as other processes do, if that was not read in this second."""
+        now = self._clock()
+        if self._shared is None or (self._read_at is not None and 0 <= now - self._read_at < _READ_EVERY):
+            return
+        self._read_at = now
+        if (found := await self._shared.read()) is not None:
+            was_published = self._is_published
+            self._block(*found)
+            self._is_published = was_published
+
+    async def publish(self) -> None:
+        """Publish for other processes how long requests are blocked, if that has changed."""
+        if self._shared is not None and not self._is_published:
+            seconds = min(self._blocked_until - self._clock(), _MAX_SHARED)
+            await self._shared.block(seconds, self._reason)
+        self._is_published = True
 
     async def pause(self, seconds: float, reason: str) -> None:
         """Call `on_wait` with the seconds and the reason, then sleep for that many seconds."""
@@ -118,6 +162,7 @@ class RateLimit:
         until = self._clock() + seconds
         if until > self._blocked_until:
             self._blocked_until, self._reason = until, reason
+            self._is_published = False
 
 
 def _limit_number(response: "HttpResponse", name: str) -> int | None:

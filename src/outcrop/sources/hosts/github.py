@@ -14,7 +14,7 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
 from outcrop.lazy_regex import regex
-from outcrop.sources.code_host.api import API_OPTIONS, ApiOptions, ApiStyle, EtagCache, HostApi, origin
+from outcrop.sources.code_host.api import ApiStyle, HostApi, origin
 from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.events import EventFeed, PushEvent, read_push
@@ -22,6 +22,7 @@ from outcrop.sources.code_host.fields import Fields
 from outcrop.sources.code_host.host import CodeHost, HostAccess, HostType, Login
 from outcrop.sources.code_host.hosted import HostedCommit, HostedGist, HostedRepository, HostedText
 from outcrop.sources.code_host.instance import inner, text_of
+from outcrop.sources.code_host.options import API_OPTIONS, ApiOptions, EtagCache
 from outcrop.sources.code_host.reviews import ReviewApi
 from outcrop.sources.hosts.github_app import parse_app
 from outcrop.sources.hosts.github_reviews import github_reviews

@@ -60,6 +60,7 @@ EXCLUDED_TABLES = {  # table -> why it is not in a backup
     "hook_deliveries": "a repeated delivery starts one more run, which changes nothing",
     "bulk_triages": "belongs to the jobs of the moment",
     "undoable_triages": "counts 30 seconds only",
+    "host_limits": "belongs to the hosts of the moment",
     "polls": "belongs to the hosts of the moment; the first poll after a restore compares nothing",
     "pushes": "belongs to the jobs of the moment",
     "import_batches": "belongs to the jobs of the moment",

@@ -16,6 +16,7 @@ from outcrop.domain.scan import Gap, SourceState
 from outcrop.store.db import Connection
 from outcrop.store.runs.scans import encode_gaps, mark_interrupted
 
+PAGE = "page"  # field of a stored plan
 _ONE_SOURCE = "q.account_id = %s AND q.scan_id = %s AND q.source = %s"  # of `scan_sources q`
 
 
@@ -30,6 +31,17 @@ async def add_sources(
         [account_id, scan_id, [name for name, _ in sources], [Jsonb(spec) for _, spec in sources]],
     )
     return [name for (name,) in await cursor.fetchall()]
+
+
+async def save_page(
+    db: Connection, account_id: int, scan_id: UUID, source: str, page: Sequence[str | None]
+) -> None:
+    """Save with a plan the list and its page from which it goes on if it is interrupted."""
+    await db.execute(
+        f"""UPDATE scan_sources q SET spec = spec || %s
+            WHERE {_ONE_SOURCE}""".encode(),
+        [Jsonb({PAGE: list(page)}), account_id, scan_id, source],
+    )
 
 
 @dataclass(frozen=True, slots=True)

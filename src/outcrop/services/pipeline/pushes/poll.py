@@ -77,7 +77,7 @@ async def _ask(context: RunContext, account_id: int, target: Target, before: Pol
     """Return what the host of a target says. Raise HostError or OutcropError if it says nothing."""
     spec = target.spec
     token = await load_credential(context, account_id, target.id)
-    host = open_host_without_run(context, spec, token)
+    host = open_host_without_run(context, account_id, spec, token)
     is_owner = spec.kind is TargetKind.OWNER
     name = spec.name.partition(":")[2] if is_owner else host.path_of(spec.name)
     feed = await host.event_feed(name, is_owner=is_owner, is_own_token=token is not None)
@@ -90,7 +90,7 @@ async def _start(
     db: Connection, context: RunContext, account_id: int, target: Target, events: Sequence[PushEvent]
 ) -> int:
     """Start a run of each repository that was pushed to; return how many."""
-    host = HookHost(open_host_without_run(context, target.spec, None).name)
+    host = HookHost(open_host_without_run(context, account_id, target.spec, None).name)
     by_repository: dict[bytes, list[ReportedPush]] = {}
     for event in events:
         if event.full_name is None:
