@@ -1,31 +1,28 @@
 """`make bench-pipeline`: runs of an account over many repositories and a site.
 
 They are compared with `outcrop scan`, and with the same run shared by several workers.
-python -m bench.pipeline [--repositories N] [--pages N] [--work DIR]; the repositories are made once. From
-10,000 repositories on they are empty, and only the cost of planning and bookkeeping is measured.
+python -m bench.pipeline [--repositories N] [--pages N] [--work DIR]; the repositories are made once. With
+--hosts [--backlog N] the stand-ins of all code hosts are measured (`bench.code_hosts`). From 10,000
+repositories on they are empty, and only the cost of planning and bookkeeping is measured.
 """
 
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
-import threading
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import bookkeeping
+from bench import bookkeeping, code_hosts
 from bench.measure import table
 from bench.pipeline_hosts import OWNER
 from bench.process import Run, run
+from bench.service import OUTCROP, Service, run_service
 
-OUTCROP = str(Path(sys.executable).with_name("outcrop"))
 _EMPTY_FROM = 10_000  # repositories; more real ones would take hours to make
 _SHARED_DELAY = 0.05  # seconds before every response of the hosts while workers share a run
 
@@ -36,53 +33,24 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=500)
     parser.add_argument("--work", type=Path, default=Path(".bench/pipeline"))
     parser.add_argument("--only-shared", action="store_true", help="measure the workers only")
+    parser.add_argument("--hosts", action="store_true", help="measure the stand-ins of all code hosts")
+    parser.add_argument("--backlog", type=int, default=50_000, help="waiting sources, with --hosts")
     arguments = parser.parse_args()
     work = arguments.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     count, pages = arguments.repositories, arguments.pages
+    if arguments.hosts:
+        code_hosts.measure(work, count, arguments.backlog)
+        return
     if count >= _EMPTY_FROM:
         bookkeeping.measure(work, count)
         return
     if not arguments.only_shared:
-        with _run_hosts(work, count, pages, 0.0) as hosts, _run_service(work, hosts) as service:
+        with _run_hosts(work, count, pages, 0.0) as hosts, run_service(work, hosts) as service:
             _measure_repositories(service, count)
             _measure_site(service, pages)
         _measure_memory(work, count)
     _measure_workers(work, count)
-
-
-@dataclass
-class Service:
-    """A running service on a database of its own."""
-
-    work: Path
-    environment: dict[str, str]
-    base_url: str
-    keys: dict[str, str] = field(default_factory=dict)
-
-    def outcrop(self, *arguments: str) -> Any:
-        """Run an `outcrop` command and return its JSON output."""
-        completed = subprocess.run(
-            [OUTCROP, *arguments], env=self.environment, capture_output=True, check=False
-        )
-        if completed.returncode:
-            raise SystemExit(f"outcrop {' '.join(arguments)}: {completed.stderr.decode()[-1000:]}")
-        return json.loads(completed.stdout)
-
-    def create_account(self, slug: str) -> None:
-        """Create an account with an API key."""
-        self.outcrop(
-            "account", "create", slug, "--plan", "enterprise", "--email", f"{slug}@example.com", "--json"
-        )
-        self.keys[slug] = self.outcrop("key", "create", "--account", slug, "--name", "bench", "--json")["key"]
-
-    def list_runs(self, slug: str) -> list[dict[str, Any]]:
-        """Return the runs of an account from the API, the newest first."""
-        request = urllib.request.Request(
-            f"{self.base_url}/api/v1/scans", headers={"Authorization": f"Bearer {self.keys[slug]}"}
-        )
-        with urllib.request.urlopen(request, timeout=10) as response:
-            return list(json.load(response)["data"])
 
 
 @contextmanager
@@ -103,35 +71,6 @@ def _run_hosts(work: Path, repositories: int, pages: int, delay: float) -> Itera
             yield json.loads(process.stdout.readline())
         finally:
             process.kill()
-
-
-@contextmanager
-def _run_service(work: Path, hosts: dict[str, str]) -> Iterator[Service]:
-    """Serve the API on a new database, without a worker: the benchmark starts the workers itself."""
-    shutil.rmtree(work / "data", ignore_errors=True)
-    own = {
-        "OUTCROP_DATA_DIR": str(work / "data"),
-        "XDG_CACHE_HOME": str(work / "cache"),
-        "OUTCROP_LOG_FORMAT": "json",
-    }
-    own["OUTCROP_VALIDATE"] = "off"  # send no requests to issuers
-    environment = os.environ | hosts | own
-    with subprocess.Popen(
-        [OUTCROP, "serve", "--port", "0", "--no-worker"], env=environment, stderr=subprocess.PIPE
-    ) as process:
-        try:
-            assert process.stderr is not None
-            for line in process.stderr:
-                if b'"serving"' in line:
-                    threading.Thread(
-                        target=process.stderr.read, daemon=True
-                    ).start()  # otherwise a full pipe would block the service
-                    yield Service(work, environment, json.loads(line)["base_url"])
-                    return
-            raise SystemExit("the service did not start")
-        finally:
-            process.terminate()
-            process.wait()
 
 
 def _run_account_scan(service: Service, slug: str, target: str, *options: str) -> tuple[Run, dict[str, Any]]:
@@ -218,7 +157,7 @@ def _measure_memory(work: Path, count: int) -> None:
     """Measure the peak memory of runs over a quarter, a half and all of the repositories."""
     rows = []
     for part in (count // 4, count // 2, count):
-        with _run_hosts(work, part, 2, 0.0) as hosts, _run_service(work, hosts) as service:
+        with _run_hosts(work, part, 2, 0.0) as hosts, run_service(work, hosts) as service:
             measured, _ = _run_account_scan(service, "memory", f"github:{OWNER}")
             rows.append([part, f"{measured.memory / 2**20:,.0f}"])
     table("Peak memory of a run with its child processes, `--jobs 1`", ["repositories", "MiB"], rows)
@@ -229,7 +168,7 @@ def _measure_workers(work: Path, count: int) -> None:
     rows: list[list[str]] = []
     alone = 0.0
     for workers in (1, 2, 4):
-        with _run_hosts(work, count, 2, _SHARED_DELAY) as hosts, _run_service(work, hosts) as service:
+        with _run_hosts(work, count, 2, _SHARED_DELAY) as hosts, run_service(work, hosts) as service:
             slug = "shared"
             service.create_account(slug)
             target = service.outcrop("target", "add", "--account", slug, f"github:{OWNER}", "--json")["id"]

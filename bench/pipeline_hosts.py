@@ -30,7 +30,7 @@ def main() -> None:
     root = folder / "served"
     for number in range(repositories):
         if not (root / OWNER / f"r{number}.git").exists():
-            _make_repository(root / OWNER / f"r{number}.git", number)
+            make_repository(root / OWNER / f"r{number}.git", number)
     tls = folder / f"tls-{os.getpid()}"
     tls.mkdir()
     with (
@@ -56,7 +56,7 @@ def main() -> None:
         sys.stdin.read()
 
 
-def _make_repository(path: Path, number: int) -> None:
+def make_repository(path: Path, number: int) -> None:
     """Make a small realistic repository: a few files, some commits, and a credential now and then."""
     chance = random.Random(number)
     words = [f"word{n}" for n in range(2_000)]
