@@ -41,6 +41,7 @@ PAGES = {
     "FINDING": None,
     "/scans": None,
     "/targets": None,
+    "/numbers": None,
     "/reference": None,
     "/profile/keys": None,
     "/profile/webhook": None,

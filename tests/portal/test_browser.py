@@ -558,6 +558,7 @@ ALL_PAGES = [
         "/assignment-rules",
         "/scans",
         "/targets",
+        "/numbers",
         "/targets/new",
         "/reference",
         "/profile/keys",

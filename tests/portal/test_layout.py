@@ -21,7 +21,7 @@ from tests.support.portal_client import PASSWORD, make_person
 pytestmark = needs_chromium
 
 # Those that people have, and both sides of every width at which the sheet changes its mind.
-ALL_WIDTHS = sorted({320, 640, 641, 768, 769, 912, 913, 1024, 1120, 1248, 1249, 1407, 1408, *WIDTHS.values()})
+ALL_WIDTHS = sorted({320, 640, 641, 864, 865, 912, 913, 1024, 1120, 1248, 1249, 1407, 1408, *WIDTHS.values()})
 
 PAGES = [
     *(
@@ -33,6 +33,7 @@ PAGES = [
         "/suppressions",
         "/assignment-rules",
         "/targets",
+        "/numbers",
         "/targets/new",
         "/reference",
         "/profile/keys",

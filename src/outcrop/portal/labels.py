@@ -306,6 +306,18 @@ def place(repo: str | None, path: str | None, url: str | None) -> str:
     return " · ".join(part for part in (repo or host, path) if part) or "unknown place"
 
 
+def duration(hours: int) -> str:
+    """Return a time in whole hours, from three days on in days."""
+    if hours < 72:
+        return f"{hours} h" if hours else "under 1 h"
+    return f"{hours // 24:,} days"
+
+
+def share(part: int, total: int) -> str:
+    """Return a part as a percentage, rounded down: 100% is all."""
+    return f"{100 * part // total}%" if total else "–"
+
+
 def person(author: str) -> str:
     """Return the name of a commit's author without the e-mail address, if there is a name."""
     return author.partition(" <")[0] or author

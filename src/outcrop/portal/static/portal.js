@@ -157,6 +157,7 @@
       catch { getSelection().selectAllChildren(from); tell("Marked: copy it with your keyboard."); }
     }
     if (event.target.closest("#toast button")) undo();
+    if (event.target.closest("[data-print]")) print();
     if (event.target.closest("[data-help]")) one("#keys")?.showModal();
     const back = event.target.closest("[data-back]");
     if (back && document.referrer.startsWith(`${location.origin}${back.pathname}?`)) { event.preventDefault(); history.back(); }
@@ -380,6 +381,7 @@
   // Replace the address of a page that answered a form by one that can be reloaded.
   const own = one("[data-address]");
   if (own) history.replaceState(null, "", own.dataset.address);
+  all("[data-print]").forEach((button) => { button.hidden = false; });
   localise(document);
   remember();
   poll();

@@ -19,7 +19,7 @@ from outcrop.store.locks import AdvisoryLock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Kinds of cells; the dimensions below name the kinds 1 to 6, 17 and 18, and `attributes.py` 11 to 16, 19, 20
-# and 30. The kinds 21 to 29 count incidents (store/incidents).
+# and 30. The kinds 21 to 29 and 40 to 44 count incidents (store/incidents).
 _TOTAL, _SERVICE_SCORE, _SERVICE_FACET, _DAY_SCORE, _MONTH_SCORE, _TYPE = 0, 7, 8, 9, 10, 11
 _UPDATED = 17
 _ALL_FACETS = -1  # the facet of cells that count every facet
@@ -374,6 +374,12 @@ async def find_mismatches(db: Connection) -> list[tuple[int, int, str, int, int,
             FROM incidents i,
                  incident_cells(i.facet, i.composite_score, i.first_seen_at, i.last_seen_at,
                                 i.pattern_secret_type, i.assignee) c
+            GROUP BY 1, 2, 3, 4, 5
+            UNION ALL
+            SELECT i.account_id, c.kind, c.service, c.bucket, c.facet, count(*)
+            FROM incidents i,
+                 number_cells(i.composite_score, i.first_seen_at, i.closed_at, i.due_at,
+                              i.pattern_secret_type) c
             GROUP BY 1, 2, 3, 4, 5),
         recorded AS (
             SELECT account_id, kind, service, bucket, facet, sum(n) AS n FROM rollup_cells
