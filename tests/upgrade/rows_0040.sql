@@ -6,10 +6,18 @@ INSERT INTO api_keys ("id", "account_id", "name", "hint", "digest", "created_at"
 ('24eb197a-db4e-5967-9ef0-5e021ca4aa77', '2', 'api_keys name 2', 'api_keys hint 2', E'\\xcff940ec5332adfc4a388f9b7d6079609ab11298149e3fb164407a4ff3522371', '2026-01-02 00:00:00+00', 'api_keys created_by 2', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00'),
 ('5a84456f-6b9e-59b8-b43b-7bae3bf4c31f', '1', 'api_keys name 3', 'api_keys hint 3', E'\\x4034cf5069f1c7073e9248ec7ff8b03971b3b832027c64f3e09eeba4f7c2a87b', '2026-01-03 00:00:00+00', NULL, NULL, NULL),
 ('f287a790-fc11-5ef0-a5fe-6dc51d193c51', '1', 'api_keys name 1', 'api_keys hint 1', E'\\xc9ee6910cc0902fcfb1376af2bbc8825927dc2d08da1242ae7cc2a892a98931e', '2026-01-01 00:00:00+00', 'api_keys created_by 1', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00');
+INSERT INTO assignment_rules ("account_id", "id", "repo", "path", "author", "repo_like", "path_like", "author_like", "assignee", "created_by", "created_at", "n") OVERRIDING SYSTEM VALUE VALUES
+('1', '173ce686-b8e1-5b7a-ae05-148bf27105a6', 'assignment_rules repo 1', 'tests/1/*', 'assignment_rules author 1', 'assignment_rules repo_like 1', 'tests/1/%', 'assignment_rules author_like 1', 'assignment_rules assignee 1', 'assignment_rules created_by 1', '2026-01-01 00:00:00+00', '1'),
+('1', '47ea0aa3-f848-5501-a0ad-861df161d706', NULL, 'tests/3/*', NULL, NULL, 'tests/3/%', NULL, 'assignment_rules assignee 3', 'assignment_rules created_by 3', '2026-01-03 00:00:00+00', '3'),
+('2', '7f9ff983-9098-5e23-b577-b92f3d4dbd80', 'assignment_rules repo 2', 'tests/2/*', 'assignment_rules author 2', 'assignment_rules repo_like 2', 'tests/2/%', 'assignment_rules author_like 2', 'assignment_rules assignee 2', 'assignment_rules created_by 2', '2026-01-02 00:00:00+00', '2');
 INSERT INTO audit ("id", "account_id", "at", "actor", "action", "target", "outcome", "detail") OVERRIDING SYSTEM VALUE VALUES
 ('1', '1', '2026-01-01 00:00:00+00', 'audit actor 1', 'audit action 1', 'audit target 1', 'ok', '{"row": 1}'),
 ('2', '2', '2026-01-02 00:00:00+00', 'audit actor 2', 'audit action 2', 'audit target 2', 'failed', '{"row": 2}'),
 ('3', NULL, '2026-01-03 00:00:00+00', 'audit actor 3', 'audit action 3', NULL, 'unknown', '{"row": 3}');
+INSERT INTO bulk_triages ("account_id", "id", "action", "note", "by", "created_at", "finding_ids", "total", "done", "changed", "unchanged", "refused", "missing", "stopped_by", "finished_at") OVERRIDING SYSTEM VALUE VALUES
+('1', '59eb886c-33a5-5dff-a442-7c1e4171f87a', 'false_positive', NULL, 'bulk_triages by 3', '2026-01-03 00:00:00+00', '{}', '3', '3', '3', '3', '3', '3', NULL, NULL),
+('1', 'e44651ec-ea36-5079-b63f-97f1df4d3668', 'resolve', 'bulk_triages note 1', 'bulk_triages by 1', '2026-01-01 00:00:00+00', '{}', '1', '1', '1', '1', '1', '1', 'bulk_triages stopped_by 1', '2026-01-01 00:00:00+00'),
+('2', 'f2fc1188-e493-5d9f-89df-d84f058d55f9', 'restrict', 'bulk_triages note 2', 'bulk_triages by 2', '2026-01-02 00:00:00+00', '{}', '2', '2', '2', '2', '2', '2', 'bulk_triages stopped_by 2', '2026-01-02 00:00:00+00');
 INSERT INTO due_days ("account_id", "severity", "days") OVERRIDING SYSTEM VALUE VALUES
 ('1', 'critical', '1'),
 ('1', 'medium', '3'),
@@ -57,6 +65,10 @@ INSERT INTO hooks ("account_id", "id", "host", "token_digest", "secret_box", "cr
 ('1', '7115e70c-d246-501b-b562-01be35839d84', 'github', E'\\x3988448a9dcbe2448ee0f703d3e0c3c00b36f6511c1341fba11dfa16d6d091e0', E'\\x7827c20c9b4c48f15f583f1b6271d83cda0279eca43cd3c0039e7f1d509c0379', '2026-01-01 00:00:00+00', 'hooks created_by 1', '1', '2026-01-01 00:00:00+00', 'hooks ignored_repository 1'),
 ('1', 'f4983a2a-1130-54cb-80e6-68f49f44c77f', 'gitea', E'\\xbe2d71081683dca820b00393da6ec1cacdc7b0825715537ba300c285c8dc2ba7', E'\\x63ee7ef789bc1989baf6dd38f51b9567f7a993f341c2bbf674ddd1f7d18afcae', '2026-01-03 00:00:00+00', 'hooks created_by 3', '3', NULL, NULL),
 ('2', '9420558e-d8cf-55e0-853a-38c87deda99c', 'gitlab', E'\\xa0cd1bb28dcd361599395157c9ec96bbcd5280952e46596b1c83e17dd598aa7f', E'\\xd3bceef72c05dc791f8f7ea321188183ec4d731b6f73b98cca1d463e0deca554', '2026-01-02 00:00:00+00', 'hooks created_by 2', '2', '2026-01-02 00:00:00+00', 'hooks ignored_repository 2');
+INSERT INTO host_limits ("key", "blocked_until", "reason") OVERRIDING SYSTEM VALUE VALUES
+(E'\\x7577a502415851c34144eadff8f6afcae5d935a6f834dd2cae96aeca3afc8faf', '2026-01-02 00:00:00+00', 'host_limits reason 2'),
+(E'\\xcf0a852760de6d8c7607f85a64e5eb1044e1f14c33ae4be682db00975fb9a72e', '2026-01-03 00:00:00+00', 'host_limits reason 3'),
+(E'\\xfa9636d53efe367d43bed3ef2b7585207985a6bb15770f3aacfc31e8c3792490', '2026-01-01 00:00:00+00', 'host_limits reason 1');
 INSERT INTO import_batches ("account_id", "id", "import_id", "number", "box") OVERRIDING SYSTEM VALUE VALUES
 ('1', '741567be-d89c-5610-b8b7-54f0a1bd13c2', 'f2ccfafb-6acf-57ba-b6a7-0875fe1ecf5a', '1', E'\\x024134adcc094a21b3630e827c2328bed90a10f1defb5c96474cbe38eaa6caa5'),
 ('1', 'cd5a77d5-0265-5fc9-9e5b-f6367ee45a5a', '4e3ef1bc-cc1e-59f9-a430-4aa6a2a2250a', '3', E'\\xfb1dcb8c70bae7b44dccc3c4355f9f115500ea0a769b33216abc6228bbf74dd4'),
@@ -94,7 +106,7 @@ INSERT INTO incidents ("account_id", "id", "places", "open_places", "composite_s
 ('2', '5fd27525-8262-4cc8-ab66-29b724199cdc', '1', '0', '62', 'unvalidated', 'low', '{"enabled_services": ["service_4", "storage"]}', 'findings matched_text 4', 'findings pattern_name 4', 'findings pattern_secret_type 4', '2026-01-04 00:00:00+00', '2026-01-04 00:00:00+00', '2026-02-02 00:00:00+00', '2026-01-06 00:00:00+00', NULL),
 ('2', 'f4924aa1-1881-4a94-ae2b-d0eb1e337c33', '1', '0', '62', 'unvalidated', 'low', '{"enabled_services": ["service_2", "storage"]}', 'findings matched_text 2', 'findings pattern_name 2', 'findings pattern_secret_type 2', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00', '2026-02-02 00:00:00+00', '2026-01-04 00:00:00+00', NULL);
 INSERT INTO keyring ("only_row", "salt", "check_value", "data_key", "fingerprint_key", "keep_secrets", "previous_data_key") OVERRIDING SYSTEM VALUE VALUES
-('true', E'\\x46fe065e23cd6a691bc4100dd7119326', E'\\x1507c6915bbdc85c6cf679b228992669392efa83be165b8096dcdc1cb8663c0ca91c3decfbb51a5535f686c9cf', E'\\x2c8ea54c94771b7a8b2fc477076d708844990f6b23a8cba25576b6b017fc4b3d1f6eafdb7128c8bf4d6c774df455f56f3dd8253d5da66cb5dc6ab692', E'\\xd70e012e25065dae96636f739d86279de5074e3215e142e262c128d1997fd96024d2acd6dd17f7489c9693085dd09dafa38859e4c57d6bea75641266', NULL, NULL);
+('true', E'\\x46fe065e23cd6a691bc4100dd7119326', E'\\x0127687dc40636c532c79d99f2b4448b436421207e762ce152b2e04e667d8cddf71e9d5a6f973adeb7a1310fac', E'\\xe37865b5b266347f35cc5deebdcf6c098daddc33c8d552fa192366f95cbad3c9ea1fe013cf2ad46c0dfb82383fc9029299434f7c179d054ee445f458', E'\\x029f67ce22fd951c31edc29a572c76b68a9f99fe9cd2661724ff539f8a5b7c858ea7e06a0a0df23aeb96149df51fceb611dfacdf76ac27f5bd20a30c', NULL, NULL);
 INSERT INTO links ("digest", "id", "account_id", "kind", "email", "role", "member_id", "invited_by", "created_by", "created_at", "expires_at") OVERRIDING SYSTEM VALUE VALUES
 (E'\\x278303c8a5a2f53cd38fd1b602f8c1b6e89c7cf586d4db1d39ef26fdd3f7e7ac', '7eacdf75-0943-59b4-9b45-4e9fb5281659', '2', 'reset', 'links email 2', 'admin', '27233e82-d059-59d0-b75f-f22505150a03', '27233e82-d059-59d0-b75f-f22505150a03', 'links created_by 2', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00'),
 (E'\\x44beaef7821fdb805dc45fe4daae2fcf43e9737ef954025038c79ce62141b405', '4064abd4-d74a-5517-82d1-5b81b18cabab', '1', 'invite', 'links email 1', 'owner', NULL, '52adfd45-d7af-56cc-a05d-ad2acf5520ac', 'links created_by 1', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00'),
@@ -103,6 +115,10 @@ INSERT INTO members ("id", "account_id", "email", "role", "password_hash", "crea
 ('27233e82-d059-59d0-b75f-f22505150a03', '2', 'members email 2', 'admin', 'members password_hash 2', '2026-01-02 00:00:00+00'),
 ('50c30a52-dce5-5fde-b1af-a961f9c44a75', '1', 'members email 3', 'member', 'members password_hash 3', '2026-01-03 00:00:00+00'),
 ('52adfd45-d7af-56cc-a05d-ad2acf5520ac', '1', 'members email 1', 'owner', 'members password_hash 1', '2026-01-01 00:00:00+00');
+INSERT INTO mentions ("account_id", "member_id", "comment_id", "seen_at") OVERRIDING SYSTEM VALUE VALUES
+('1', '50c30a52-dce5-5fde-b1af-a961f9c44a75', '8d761285-3691-5804-adbc-e88c62473a14', NULL),
+('1', '52adfd45-d7af-56cc-a05d-ad2acf5520ac', 'd312352a-3050-59c3-89a4-20f8cfa7e422', '2026-01-01 00:00:00+00'),
+('2', '27233e82-d059-59d0-b75f-f22505150a03', 'bf56ad7c-5bfe-51ff-a73a-08d50d42ecaa', '2026-01-02 00:00:00+00');
 INSERT INTO occurrences ("account_id", "finding_id", "blob") OVERRIDING SYSTEM VALUE VALUES
 ('1', '2d735c52-0f0b-550c-bebe-b4806ff1e22d', E'\\x151766b59dee299cf844ec03465eebf3f7f38e87f093aa02b56b76669df4d297'),
 ('1', 'abbca198-4571-548d-99e4-3a8c88c917ff', E'\\x867010534901d62f8686c4e7efdb9db132220479472f8d3173d0b7d050c07acd'),
@@ -111,6 +127,14 @@ INSERT INTO outbox ("id", "account_id", "event", "finding_id", "finding", "creat
 ('188fce42-1288-56da-bbcc-5106f2f414c3', '1', 'outbox event 1', '57155d6d-b0a4-57fc-89c7-f8957f95c42a', '{"row":1}', '2026-01-01 00:00:00+00', '1', '6aa9fe95-7eca-5502-9ef1-1795cf000d9d', '2026-01-01 00:00:00+00', '1', 'ea3d3782-b372-5284-9ffc-918d4634c597', 'ok', '1', 'outbox reason 1', '1', E'\\xf47fb55500f3d0ddf4f309ee6fe32eda6e7f52bc5a913a51b6ab73388196fe04', '2026-01-01 00:00:00+00'),
 ('577e37bb-340f-5e4f-a245-73f3f8208ecd', '1', 'outbox event 3', '811a040a-489c-51de-a41f-d2432a30ddec', '{"row":3}', '2026-01-03 00:00:00+00', '3', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
 ('f7065e8e-def7-5553-a51b-b9fcfe249657', '2', 'outbox event 2', '42e5182a-855b-5748-b430-751395ec25c7', '{"row":2}', '2026-01-02 00:00:00+00', '2', 'dad24626-e811-5599-8440-d5f6c6fb1c72', '2026-01-02 00:00:00+00', '2', 'c8e6bb0f-3f2a-54aa-a451-b2f9e5d36ebb', 'failed', '2', 'outbox reason 2', '2', E'\\x186630ec423babe4cbad528b67101d97829a40cede004db5c6bc3cd08faf8e9b', '2026-01-02 00:00:00+00');
+INSERT INTO polls ("account_id", "target_id", "due_at", "etag", "known") OVERRIDING SYSTEM VALUE VALUES
+('1', '05318ac4-a167-56bd-a17e-fc8181fa4c0d', '2026-01-01 00:00:00+00', 'polls etag 1', '{"known 1"}'),
+('1', '1b729e47-d1bb-5427-8c45-62053262b4d5', '2026-01-03 00:00:00+00', NULL, NULL),
+('2', '498dc0a1-c1e9-5b90-bad3-e1c29afec5ad', '2026-01-02 00:00:00+00', 'polls etag 2', '{"known 2"}');
+INSERT INTO pull_requests ("account_id", "source", "number", "commits", "commented", "marked_at") OVERRIDING SYSTEM VALUE VALUES
+('1', 'pull_requests source 1', '1', '{"commits 1"}', '1', '2026-01-01 00:00:00+00'),
+('1', 'pull_requests source 3', '3', '{"commits 3"}', '3', '2026-01-03 00:00:00+00'),
+('2', 'pull_requests source 2', '2', '{"commits 2"}', '2', '2026-01-02 00:00:00+00');
 INSERT INTO pushes ("account_id", "id", "hook_id", "repository", "box", "received_at") OVERRIDING SYSTEM VALUE VALUES
 ('1', '09a72c64-c07c-5c23-a84e-13334157b9ab', '7115e70c-d246-501b-b562-01be35839d84', E'\\xe88b31c1e23d5b4bd72d3a851e2240f46aee7ef0e9737072284b5e643afc9b3c', E'\\x41b1088421effef4246b857a210a5482cd7c958825a0de287e9b860db5986e13', '2026-01-01 00:00:00+00'),
 ('1', '87bbb3d4-4428-5ca6-b6f2-595e447d0593', 'f4983a2a-1130-54cb-80e6-68f49f44c77f', E'\\x831c8123eca5eef7a4e0f97a9a16ab5867c886531869ea768893e5b0ace24d39', E'\\xd3ace013e55ec6d80ea9169c3870f1034ef922ce4a797cfb3a78c5e365166ba0', '2026-01-03 00:00:00+00'),
@@ -557,10 +581,10 @@ INSERT INTO scan_sources ("account_id", "scan_id", "source", "spec", "status", "
 ('1', '68c46d96-ce2f-530e-95a5-e8334f9bced2', 'scan_sources source 1', '{"row": 1}', 'queued', '1', '{"row": 1}', '1', '1', '1', '{"row": 1}', 'scan_sources error 1'),
 ('1', 'f4a61c51-8136-5a55-b64f-5457bfbe0c3d', 'scan_sources source 3', '{"row": 3}', 'done', '3', '{"row": 3}', '3', '3', '3', '{"row": 3}', NULL),
 ('2', 'e39bbc1a-bdd9-5956-9f59-71ab78af5b60', 'scan_sources source 2', '{"row": 2}', 'running', '2', '{"row": 2}', '2', '2', '2', '{"row": 2}', 'scan_sources error 2');
-INSERT INTO scans ("account_id", "id", "type", "status", "trigger", "target", "created_at", "started_at", "finished_at", "progress", "findings_new", "findings_seen", "findings_resolved", "coverage_gaps", "error", "target_id", "spec", "foreground", "waiting", "heartbeat_at", "open_sources", "push", "pushed_repository") OVERRIDING SYSTEM VALUE VALUES
-('1', '68c46d96-ce2f-530e-95a5-e8334f9bced2', 'github', 'queued', 'portal', 'scans target 1', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00', '{"row": 1}', '1', '1', '1', '{"row": 1}', 'scans error 1', 'e4f45708-1a89-5dd5-aa56-aeedede382e7', '{"row": 1}', '1', 'scans waiting 1', '2026-01-01 00:00:00+00', '2', '{"row": 1}', E'\\x7e4ce9e9e3bcab3e700e17603d15130d75207e8087fb2f810e50c347a51b9678'),
-('1', 'f4a61c51-8136-5a55-b64f-5457bfbe0c3d', 'github', 'completed', 'cli', 'scans target 3', '2026-01-03 00:00:00+00', NULL, NULL, '{"row": 3}', '3', '3', '3', '{"row": 3}', NULL, NULL, '{"row": 3}', NULL, NULL, NULL, '3', NULL, NULL),
-('2', 'e39bbc1a-bdd9-5956-9f59-71ab78af5b60', 'scrape', 'running', 'schedule', 'scans target 2', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00', '{"row": 2}', '2', '2', '2', '{"row": 2}', 'scans error 2', 'a2dc20b0-f2f1-5915-9517-5c76e32c8f4a', '{"row": 2}', '2', 'scans waiting 2', '2026-01-02 00:00:00+00', '3', '{"row": 2}', E'\\x9353fac3858183185a78b03bfc23c89bf8f64ac7672455dde580bb613d6df739');
+INSERT INTO scans ("account_id", "id", "type", "status", "trigger", "target", "created_at", "started_at", "finished_at", "progress", "findings_new", "findings_seen", "findings_resolved", "coverage_gaps", "error", "target_id", "spec", "foreground", "waiting", "heartbeat_at", "open_sources", "push", "pushed_repository", "resolved_valid") OVERRIDING SYSTEM VALUE VALUES
+('1', '68c46d96-ce2f-530e-95a5-e8334f9bced2', 'github', 'queued', 'portal', 'scans target 1', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00', '{"row": 1}', '1', '1', '1', '{"row": 1}', 'scans error 1', 'e4f45708-1a89-5dd5-aa56-aeedede382e7', '{"row": 1}', '1', 'scans waiting 1', '2026-01-01 00:00:00+00', '2', '{"row": 1}', E'\\x7e4ce9e9e3bcab3e700e17603d15130d75207e8087fb2f810e50c347a51b9678', '1'),
+('1', 'f4a61c51-8136-5a55-b64f-5457bfbe0c3d', 'github', 'completed', 'cli', 'scans target 3', '2026-01-03 00:00:00+00', NULL, NULL, '{"row": 3}', '3', '3', '3', '{"row": 3}', NULL, NULL, '{"row": 3}', NULL, NULL, NULL, '3', NULL, NULL, '3'),
+('2', 'e39bbc1a-bdd9-5956-9f59-71ab78af5b60', 'scrape', 'running', 'schedule', 'scans target 2', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00', '{"row": 2}', '2', '2', '2', '{"row": 2}', 'scans error 2', 'a2dc20b0-f2f1-5915-9517-5c76e32c8f4a', '{"row": 2}', '2', 'scans waiting 2', '2026-01-02 00:00:00+00', '3', '{"row": 2}', E'\\x9353fac3858183185a78b03bfc23c89bf8f64ac7672455dde580bb613d6df739', '2');
 INSERT INTO second_factors ("member_id", "account_id", "box", "last_step", "confirmed_at") OVERRIDING SYSTEM VALUE VALUES
 ('27233e82-d059-59d0-b75f-f22505150a03', '2', E'\\x450e15aacf733d0995e69f56eff2b7b8226cdb380b3dd29981de84ba667a9c14', '2', '2026-01-02 00:00:00+00'),
 ('50c30a52-dce5-5fde-b1af-a961f9c44a75', '1', E'\\xbb70562286f7aa6c0f2458ea62a39b97b4bee8a573f5b8ac7ff2f36a3eea1776', '3', NULL),
@@ -601,6 +625,10 @@ INSERT INTO targets ("account_id", "id", "kind", "name", "schedule", "include", 
 ('1', '05318ac4-a167-56bd-a17e-fc8181fa4c0d', 'owner', 'targets name 1', 'off', '{"include 1"}', '{"exclude 1"}', '{"row": 1}', E'\\x9afe8d83e1bee0f582e96a18af277064491021b9de743096804221265bbd57cd', '2026-01-01 00:00:00+00', '2026-01-01 00:00:00+00'),
 ('1', '1b729e47-d1bb-5427-8c45-62053262b4d5', 'gists', 'targets name 3', 'daily', '{"include 3"}', '{"exclude 3"}', '{"row": 3}', NULL, '2026-01-03 00:00:00+00', NULL),
 ('2', '498dc0a1-c1e9-5b90-bad3-e1c29afec5ad', 'repository', 'targets name 2', 'hourly', '{"include 2"}', '{"exclude 2"}', '{"row": 2}', E'\\x1c7e5c056560b3aa49ce09cf9f8cba0a493bc9a504ba7ac2d9390f0b70e640b9', '2026-01-02 00:00:00+00', '2026-01-02 00:00:00+00');
+INSERT INTO undoable_triages ("account_id", "id", "action", "by", "at", "changes") OVERRIDING SYSTEM VALUE VALUES
+('1', '5b334445-e921-5a73-a82b-880860423890', 'resolve', 'undoable_triages by 1', '2026-01-01 00:00:00+00', '{"row": 1}'),
+('1', 'dbd0813f-9637-5008-b67e-56fd93122fa3', 'false_positive', 'undoable_triages by 3', '2026-01-03 00:00:00+00', '{"row": 3}'),
+('2', '23eafd57-fee8-5c67-91c2-b5132f1202b9', 'restrict', 'undoable_triages by 2', '2026-01-02 00:00:00+00', '{"row": 2}');
 INSERT INTO verdicts ("account_id", "fingerprint", "status", "confidence", "reason", "services", "asked", "test_mode", "canary", "checked_at") OVERRIDING SYSTEM VALUE VALUES
 ('1', E'\\x89b087f33284a3a198aaf3632e34471b84fdbfb335fae11cb6e695042f92d23b', 'unvalidated', 'low', 'verdicts reason 3', '{"services 3"}', 'false', 'false', 'false', '2026-01-03 00:00:00+00'),
 ('1', E'\\x9655d9e423a2947e36829e5db20199f83770058e079c9f6535b787e4084f0cb7', 'unvalidated', 'low', 'verdicts reason 1', '{"services 1"}', 'false', 'false', 'false', '2026-01-01 00:00:00+00'),
@@ -609,6 +637,6 @@ INSERT INTO views ("account_id", "id", "name", "query", "created_by", "created_a
 ('1', '9e43d92b-2ec7-585b-8be9-a7edabc33b3b', 'views name 1', 'views query 1', 'views created_by 1', '2026-01-01 00:00:00+00'),
 ('1', 'ce95cb30-5da2-5aaa-898c-08b8402688cd', 'views name 3', 'views query 3', 'views created_by 3', '2026-01-03 00:00:00+00'),
 ('2', 'a000891c-e297-55ee-9391-edc7e1307ba0', 'views name 2', 'views query 2', 'views created_by 2', '2026-01-02 00:00:00+00');
-INSERT INTO webhooks ("account_id", "id", "url", "secret_box", "created_at", "next_box", "switch_at", "old_box", "old_until") OVERRIDING SYSTEM VALUE VALUES
-('1', '45f192f0-61c1-5a7c-ae51-1aa586dc1e38', 'webhooks url 1', E'\\xcaee48d4ba2fe9e4b1d3da2bdff0642ee4ba61edbc32f29979178ac3198bb8ff', '2026-01-01 00:00:00+00', E'\\x838402bb3057519adf1f7c514800c9efb84ce789e35e0d1a73a402785f73a416', '2026-01-01 00:00:00+00', E'\\xdb49d3af26731a9fa16eff789eddf5b7972884b48db3e1077aa38119736f3e50', '2026-01-01 00:00:00+00'),
-('2', '976a3ecb-1721-5bde-af86-fcde70752945', 'webhooks url 2', E'\\xaecb1bbfb42c80a58768f8e3eca14f848626c52d39ad4fcb4b295d4e5fb4484d', '2026-01-02 00:00:00+00', E'\\xfe63a2bdeb6890464fcdafe0465202835f3205aa0d6276f0d868606f39285618', '2026-01-02 00:00:00+00', E'\\x60139b924d892ea3c3d417a91c67e1fbd7b944827236e4b9c954ea7db1f1a662', '2026-01-02 00:00:00+00');
+INSERT INTO webhooks ("account_id", "id", "url", "secret_box", "created_at", "next_box", "switch_at", "old_box", "old_until", "url_box") OVERRIDING SYSTEM VALUE VALUES
+('1', '45f192f0-61c1-5a7c-ae51-1aa586dc1e38', 'webhooks url 1', E'\\xcaee48d4ba2fe9e4b1d3da2bdff0642ee4ba61edbc32f29979178ac3198bb8ff', '2026-01-01 00:00:00+00', E'\\x838402bb3057519adf1f7c514800c9efb84ce789e35e0d1a73a402785f73a416', '2026-01-01 00:00:00+00', E'\\xdb49d3af26731a9fa16eff789eddf5b7972884b48db3e1077aa38119736f3e50', '2026-01-01 00:00:00+00', E'\\x01eaee4ab3e0b1284ae7e35447fca9254deab0e4629ffe28dba34e93e25d5b2b'),
+('2', '976a3ecb-1721-5bde-af86-fcde70752945', 'webhooks url 2', E'\\xaecb1bbfb42c80a58768f8e3eca14f848626c52d39ad4fcb4b295d4e5fb4484d', '2026-01-02 00:00:00+00', E'\\xfe63a2bdeb6890464fcdafe0465202835f3205aa0d6276f0d868606f39285618', '2026-01-02 00:00:00+00', E'\\x60139b924d892ea3c3d417a91c67e1fbd7b944827236e4b9c954ea7db1f1a662', '2026-01-02 00:00:00+00', E'\\x17f3d9c49b093db5c83d4ad1f0b54c62fc9b45a117410418900519f0eae75e8d');
