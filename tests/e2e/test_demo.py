@@ -128,6 +128,9 @@ def test_the_first_minute_and_a_second_one(environment: dict[str, str]) -> None:
         assert [(row["status"], row["source_type"]) for row in moved] == [("active", "commit")] * 3
         new = [row for row in rows if row["repo_full_name"] != "acme/legacy-billing"]
         assert first.events["finding.new"] == len(new)
+        (pushed,) = [row for row in rows if row["file_path"] == "fastlane/Fastfile"]
+        assert (pushed["status"], pushed["validation_status"]) == ("active", "valid")
+        assert re.search(r"^push   found and validated [0-9.]+ s after the push$", first.text, re.MULTILINE)
         assert min(first.events["finding.resolved"], first.events["finding.false_positive"]) > 0
         assert "rejected" not in first.text
         assert missing_lines(session("make run"), as_in_readme(first)) == []

@@ -85,7 +85,7 @@ async def _demo(settings: Settings, listening: ListenOptions) -> None:
                     await send_test_event(session, account, clock.now())
                     await all_sent(session, account)
                 else:
-                    await play_story(session, account, targets, stand_ins, _show)
+                    await play_story(session, account, targets, stand_ins, base_url=base_url, show=_show)
                     story.set_played()
                 _explain(base_url, login, await total(session, account), stand_ins)
 

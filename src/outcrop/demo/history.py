@@ -32,6 +32,12 @@ def publish(repository: DemoRepository, folder: Path, now: datetime, *, later: b
     _git(folder, "fast-import", "--quiet", "--force", stdin=b"".join(_stream(commits, now, grows=grows)))
 
 
+def push(repository: DemoRepository, folder: Path, now: datetime) -> None:
+    """Append the commits that the story pushes at its end."""
+    stream = b"".join(_stream(repository.pushed, now, grows=True))
+    _git(folder, "fast-import", "--quiet", "--force", stdin=stream)
+
+
 def last_pushed(folder: Path) -> str:
     """Return the time of the newest commit, as git prints it."""
     return _git(

@@ -26,13 +26,17 @@ class DemoCommit:
 
 @dataclass(frozen=True, slots=True)
 class DemoRepository:
-    """A repository: the commits before the first scans, and those before the second scans (`later`)."""
+    """A repository: the commits before the first scans, and those before the second scans (`later`).
+
+    `pushed` is pushed at the end, and the push hook is called.
+    """
 
     name: str
     commits: tuple[DemoCommit, ...]
     later: tuple[DemoCommit, ...] = ()
     visibility: str = "public"
     rewritten: bool = False  # `later` replaces the whole history
+    pushed: tuple[DemoCommit, ...] = ()
 
 
 _STRIPE = "«stripe_secret_key alive shop|sk_live_{{base62 24}}»"
@@ -271,6 +275,17 @@ MOBILE = DemoRepository(
             },
         ),
     ),
+    pushed=(
+        DemoCommit(
+            0,
+            _KIM,
+            "Releases",
+            {
+                "fastlane/Fastfile": "# made up for the Outcrop demo\n"
+                'ENV["GITHUB_TOKEN"] = "«github_pat_classic alive releases|ghp_{{base62 30}}{{crc32_base62}}»"\n'
+            },
+        ),
+    ),
 )
 
 NOTES = DemoRepository(
@@ -308,5 +323,9 @@ REPOSITORIES = (SHOP, INFRASTRUCTURE, MOBILE)
 def templates() -> list[str]:
     """Return the template of every file in any commit."""
     repositories = (*REPOSITORIES, NOTES)
-    commits = [commit for repository in repositories for commit in (*repository.commits, *repository.later)]
+    commits = [
+        commit
+        for repository in repositories
+        for commit in (*repository.commits, *repository.later, *repository.pushed)
+    ]
     return [text for commit in commits for text in commit.changes.values() if text]

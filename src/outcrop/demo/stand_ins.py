@@ -13,7 +13,7 @@ from aiohttp import web
 from outcrop.demo import code_host, receiver, repositories, site
 from outcrop.demo.certificates import CertificateFiles, write_certificates
 from outcrop.demo.code_host import ExampleCodeHost
-from outcrop.demo.history import publish
+from outcrop.demo.history import publish, push
 from outcrop.demo.issuers import IssuerRequest, Issuers
 from outcrop.demo.planted import planted_in
 from outcrop.demo.receiver import Receiver
@@ -65,6 +65,10 @@ class StandIns:
         for repository in (*repositories.REPOSITORIES, repositories.NOTES):
             publish(repository, self.code.folder_of(repository), now, later=later)
         self.later = later
+
+    def push(self, now: datetime) -> None:
+        """Push a commit with a credential to the mobile app."""
+        push(repositories.MOBILE, self.code.folder_of(repositories.MOBILE), now)
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request to any of the hosts."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from outcrop.demo.account import BY
+from outcrop.demo.push import call_hook
 from outcrop.demo.report import REPOSITORY
 from outcrop.demo.stand_ins import StandIns
 from outcrop.domain.account import Account
@@ -12,11 +13,13 @@ from outcrop.domain.clock import now
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import TriageAction, cut_note
 from outcrop.domain.paging import FindingQuery
+from outcrop.domain.push import HookHost
 from outcrop.domain.scan import ScanRun, ScanStatus, Trigger
 from outcrop.domain.target import Target
 from outcrop.domain.webhook import DeliveryState
 from outcrop.runtime import CommandSession
 from outcrop.services import findings, scans, targets, webhooks
+from outcrop.services.hooks.manage import create_hook
 from outcrop.services.pipeline.enqueue import start_run
 
 Show = Callable[[str], None]
@@ -76,7 +79,13 @@ TRIAGE: list[tuple[str, str, TriageAction, str | None, str]] = [
 
 
 async def play_story(
-    session: CommandSession, account: Account, existing: Sequence[Target], stand_ins: StandIns, show: Show
+    session: CommandSession,
+    account: Account,
+    existing: Sequence[Target],
+    stand_ins: StandIns,
+    *,
+    base_url: str,
+    show: Show,
 ) -> None:
     """Play the whole story once.
 
@@ -95,7 +104,32 @@ async def play_story(
     await _start(session, account, reachable)
     await _follow(session, account, earlier, len(reachable), deadline=deadline, show=show)
     await _triage(session, account)
+    await _push(session, account, stand_ins, base_url=base_url, deadline=deadline, show=show)
     await all_sent(session, account)
+
+
+async def _push(
+    session: CommandSession,
+    account: Account,
+    stand_ins: StandIns,
+    *,
+    base_url: str,
+    deadline: float,
+    show: Show,
+) -> None:
+    """Push a commit with a key, and wait until the run that the push hook has started ends."""
+    show("push   a key is committed and pushed to acme/mobile-app; the code host calls the push hook")
+    async with session.db.transaction():
+        hook = await create_hook(
+            session.db, session.keys, account, HookHost.GITHUB, base_url=base_url, by=BY, now=now()
+        )
+    earlier = {run.id for run in await _runs(session, account)}
+    await asyncio.to_thread(stand_ins.push, now())
+    began = asyncio.get_running_loop().time()
+    await asyncio.to_thread(call_hook, hook)
+    await _follow(session, account, earlier, 1, deadline=deadline, show=show)
+    seconds = asyncio.get_running_loop().time() - began
+    show(f"push   found and validated {seconds:.1f} s after the push")
 
 
 async def _start(session: CommandSession, account: Account, chosen: Sequence[Target]) -> None:
