@@ -94,7 +94,14 @@ async def _time_run(runtime: Runtime, context: RunContext, size: int) -> tuple[f
             db, slug="bench", plan=Plan.GROWTH, email="a@example.com", by="bench", now=now()
         )
         run = await start_run(
-            db, account.id, spec, trigger=Trigger.CLI, target_id=None, moment=now(), by="bench"
+            db,
+            runtime.keys,
+            account.id,
+            spec,
+            trigger=Trigger.CLI,
+            target_id=None,
+            moment=now(),
+            by="bench",
         )
     stop = asyncio.Event()
     start, planned = time.perf_counter(), 0.0

@@ -41,6 +41,7 @@ from outcrop.services.pipeline.enqueue import (
     VALIDATE_TASK,
 )
 from outcrop.services.pipeline.maintenance import (
+    encrypt_addresses,
     erase_secrets,
     mark_stale,
     requeue_stalled_jobs,
@@ -67,7 +68,7 @@ from outcrop.validation.engine import ValidationMode, Validator
 from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
 
 FOLD_EVERY = 2.0  # seconds; until then, listing findings has a few more rollup rows to add up
-_SCHEDULE_EVERY, _HOUR = 15.0, 3_600.0  # seconds
+_SCHEDULE_EVERY, _HOUR, _DAY = 15.0, 3_600.0, 86_400.0  # seconds
 _JOB_STOP_TIMEOUT = 4.0  # seconds in which a running job may end when the worker is stopped
 _RELEASE_TIMEOUT = 2.0  # seconds in which a cancelled job returns its source to the queue
 _CONCURRENT_REQUESTS = 4  # jobs that a user waits for
@@ -165,6 +166,7 @@ async def work(
                 (dead_after / 2, lambda: resume_orphaned_runs(context)),
                 (_SCHEDULE_EVERY, lambda: run_pending(runtime.pool)),
                 (dead_after / 2, lambda: tidy_imports(runtime.pool)),
+                (_DAY, lambda: encrypt_addresses(context)),
                 (_HOUR, lambda: revalidate_due(context)),
                 (_HOUR, lambda: rescore_outdated(context)),
                 (_HOUR, lambda: _if_clock_is_right(runtime, lambda: mark_stale(context, after=stale_after))),

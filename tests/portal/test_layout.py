@@ -163,7 +163,7 @@ def crowd(stage: Backend, tenant: Tenant) -> list[str]:
     stage.run(lambda db: views.save_view(db, account, name="W" * 60, query="validation=valid", **by))
     (site,) = (
         target
-        for target in stage.run(lambda db: targets.list_targets(db, account))
+        for target in stage.run(lambda db: targets.list_targets(db, stage.keys, account))
         if target.schedule is Schedule.OFF
     )
     incident = tenant.finding(long["id"])["incident_id"]

@@ -76,6 +76,7 @@ async def enqueue(pipeline: Pipeline, account: Account, spec: TargetSpec) -> UUI
     async with pipeline.context.pool.connection() as db, db.transaction():
         run = await start_run(
             db,
+            pipeline.context.keys,
             account.id,
             spec,
             trigger=Trigger.PORTAL,

@@ -82,7 +82,7 @@ def _scan(backend: Backend, tenant: Tenant, target: Target, run: ScanRun, *sourc
 
 
 def _health(backend: Backend, tenant: Tenant) -> dict[str, TargetHealth]:
-    listed = backend.run(lambda db: targets.list_health(db, tenant.account.id))
+    listed = backend.run(lambda db: targets.list_health(db, backend.keys, tenant.account.id))
     return {health.target.spec.name: health for health in listed}
 
 

@@ -81,8 +81,8 @@ def test_a_stored_target_equals_the_added_one(backend: Backend, account: Account
     options = OPTIONS[TargetKind.OWNER] | {"forks": True}
     spec = TargetSpec(TargetKind.OWNER, "github:acme", ("shop-*", "ü*"), ("old",), options)
     assert added == Target(added.id, spec, Schedule.DAILY, NOW, NOW, has_credential=False)
-    assert backend.run(lambda db: service.get_target(db, account, str(added.id))) == added
-    assert backend.run(lambda db: service.list_targets(db, account)) == [added]
+    assert backend.run(lambda db: service.get_target(db, backend.keys, account, str(added.id))) == added
+    assert backend.run(lambda db: service.list_targets(db, backend.keys, account)) == [added]
 
 
 def test_targets_are_listed_oldest_first_and_one_without_a_schedule_is_never_due(
@@ -90,7 +90,7 @@ def test_targets_are_listed_oldest_first_and_one_without_a_schedule_is_never_due
 ) -> None:
     second = add(backend, account, "github:b", now=NOW + timedelta(seconds=1))
     first = add(backend, account, "github:c")
-    assert backend.run(lambda db: service.list_targets(db, account)) == [first, second]
+    assert backend.run(lambda db: service.list_targets(db, backend.keys, account)) == [first, second]
     assert first.next_run_at is None
     assert due(backend, NOW + timedelta(days=999), account) == []
 
@@ -119,7 +119,14 @@ def test_the_audit_trail_masks_what_looks_like_a_token_in_addresses_and_patterns
     target = add(backend, account, address, include=["docs/*", f"/{RANDOM}/*"])
     backend.run(
         lambda db: start_run(
-            db, account.id, target.spec, trigger=Trigger.CLI, target_id=target.id, moment=NOW, by="test"
+            db,
+            backend.keys,
+            account.id,
+            target.spec,
+            trigger=Trigger.CLI,
+            target_id=target.id,
+            moment=NOW,
+            by="test",
         )
     )
     commit = add(backend, account, "https://github.com/acme/app/commit/" + "0a1b2c3d4e" * 4)
@@ -199,7 +206,7 @@ def test_a_duplicate_target_is_refused_with_the_id_of_the_first(
 def test_an_address_may_be_both_a_site_and_a_page(backend: Backend, account: Account) -> None:
     add(backend, account, "https://example.com")
     add(backend, account, "https://example.com", kind=TargetKind.PAGE)
-    assert len(backend.run(lambda db: service.list_targets(db, account))) == 2
+    assert len(backend.run(lambda db: service.list_targets(db, backend.keys, account))) == 2
 
 
 def test_of_two_concurrent_requests_for_the_same_target_one_is_refused(
@@ -218,7 +225,7 @@ def test_of_two_concurrent_requests_for_the_same_target_one_is_refused(
 
     kinds = sorted(type(result).__name__ for result in asyncio.run(both()))
     assert kinds == ["BadInputError", "Target"]
-    assert len(backend.run(lambda db: service.list_targets(db, account))) == 1
+    assert len(backend.run(lambda db: service.list_targets(db, backend.keys, account))) == 1
 
 
 @pytest.mark.parametrize(
@@ -245,7 +252,7 @@ def test_invalid_input_is_refused_and_nothing_is_stored(
     with pytest.raises(BadInputError) as refused:
         add(backend, account, "github:acme", **wrong)
     assert TOKEN not in refused.value.message
-    assert backend.run(lambda db: service.list_targets(db, account)) == []
+    assert backend.run(lambda db: service.list_targets(db, backend.keys, account)) == []
     assert trail(backend, account) == []
 
 
@@ -272,7 +279,7 @@ def test_a_target_may_be_on_a_github_enterprise_host(backend: Backend, account: 
 @pytest.mark.parametrize("id_", ["", "no-id", "00000000-0000-4000-8000-000000000000", "\0"])
 def test_an_unknown_id_is_not_found(backend: Backend, account: Account, id_: str) -> None:
     with pytest.raises(NotFoundError):
-        backend.run(lambda db: service.get_target(db, account, id_))
+        backend.run(lambda db: service.get_target(db, backend.keys, account, id_))
     with pytest.raises(NotFoundError):
         backend.run(lambda db: service.remove_target(db, account, id_, by="test", now=NOW))
     assert trail(backend, account) == []
@@ -283,13 +290,16 @@ def test_the_target_of_another_account_is_not_found_and_not_changed(
 ) -> None:
     stranger = backend.tenant().account
     target = add(backend, account, "github:acme", schedule=Schedule.DAILY, credential=Secret(TOKEN))
-    for call in (service.get_target, lambda *a: service.remove_target(*a, by="test", now=NOW)):
+    for call in (
+        lambda db, *a: service.get_target(db, backend.keys, *a),
+        lambda *a: service.remove_target(*a, by="test", now=NOW),
+    ):
         with pytest.raises(NotFoundError):
             backend.run(lambda db, call=call: call(db, stranger, str(target.id)))
-    assert backend.run(lambda db: service.list_targets(db, stranger)) == []
+    assert backend.run(lambda db: service.list_targets(db, backend.keys, stranger)) == []
     assert backend.run(lambda db: targets.select_credential_box(db, stranger.id, target.id)) is None
     backend.run(lambda db: targets.update_next_run(db, stranger.id, target.id, None))
-    assert backend.run(lambda db: service.list_targets(db, account)) == [target]
+    assert backend.run(lambda db: service.list_targets(db, backend.keys, account)) == [target]
 
 
 def test_removing_a_target_deletes_its_credential(backend: Backend, account: Account) -> None:
@@ -301,7 +311,7 @@ def test_removing_a_target_deletes_its_credential(backend: Backend, account: Acc
         backend.run(lambda db: service.remove_target(db, account, str(removed.id), by="test", now=NOW))
         == removed
     )
-    assert backend.run(lambda db: service.list_targets(db, account)) == [kept]
+    assert backend.run(lambda db: service.list_targets(db, backend.keys, account)) == [kept]
     assert backend.run(lambda db: targets.select_credential_box(db, account.id, removed.id)) is None
     with pytest.raises(NotFoundError):
         backend.run(lambda db: service.remove_target(db, account, str(removed.id), by="test", now=NOW))

@@ -36,6 +36,7 @@ BACKGROUND = """
     runs/jobs.claim runs/jobs.count_waiting runs/jobs.is_queued runs/jobs.requeue_stalled runs/scans.claim_orphaned_runs
     runs/polls.claim_due runs/pull_requests.delete_old
     runs/scans.save_heartbeats_of_queued runs/sources.mark_stale runs/targets.lock_due
+    runs/targets.encrypt_urls runs/scans.strip_queries
 """
 # Commands of the operator, who owns the database.
 OPERATOR = """

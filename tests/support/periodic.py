@@ -6,6 +6,7 @@ from typing import TypeVar, cast
 
 from outcrop.services.pipeline.context import RunContext
 from outcrop.store import db as database
+from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend
 
 T = TypeVar("T")
@@ -14,8 +15,9 @@ T = TypeVar("T")
 class PoolContext:
     """The part of a run's context that the periodic tasks need."""
 
-    def __init__(self, pool: database.Pool) -> None:
+    def __init__(self, pool: database.Pool, keys: Keyring) -> None:
         self.pool = pool
+        self.keys = keys
         self.source_timeout = 60.0
 
 
@@ -27,7 +29,7 @@ def run_all(backend: Backend, *tasks: Callable[[RunContext], Awaitable[T]]) -> l
         async with database.open_pool(
             backend.settings.database_url, size=len(tasks), statement_timeout=30
         ) as pool:
-            context = cast("RunContext", PoolContext(pool))
+            context = cast("RunContext", PoolContext(pool, backend.keys))
             return list(await asyncio.gather(*(task(context) for task in tasks)))
 
     return asyncio.run(main())

@@ -261,6 +261,7 @@ class Pipeline:
             async with self.context.pool.connection() as db, db.transaction():
                 run = await start_run(
                     db,
+                    self.context.keys,
                     account.id,
                     spec,
                     trigger=Trigger.CLI,

@@ -72,6 +72,7 @@ class SiteRuns:
         async with tools.pool.connection() as db, db.transaction():
             run = await start_run(
                 db,
+                tools.keys,
                 self.account.id,
                 spec,
                 trigger=Trigger.CLI,
@@ -97,9 +98,11 @@ class SiteRuns:
         """Return the id of the target with this credential; create it on first use."""
         if credential not in self._targets:
             target = Target(uuid4(), spec, Schedule.OFF, now())
-            box = self.pipeline.context.keys.seal(Secret(credential), self.account.id, target.id)
+            keys = self.pipeline.context.keys
+            box = keys.seal(Secret(credential), self.account.id, target.id)
+            url_box = keys.seal_url(spec.name, self.account.id, target.id) if spec.has_query else None
             async with self.pipeline.context.pool.connection() as db, db.transaction():
-                await targets.insert(db, self.account.id, target, box)
+                await targets.insert(db, self.account.id, target, box, url_box)
             self._targets[credential] = target.id
         return self._targets[credential]
 

@@ -105,7 +105,14 @@ class Deployment:
         account = (tenant or self.tenant).account.id
         run = self.backend.run(
             lambda db: start_run(
-                db, account, spec, trigger=Trigger.CLI, target_id=None, moment=now(), by="a test"
+                db,
+                self.backend.keys,
+                account,
+                spec,
+                trigger=Trigger.CLI,
+                target_id=None,
+                moment=now(),
+                by="a test",
             )
         )
         return str(run.id)

@@ -145,7 +145,9 @@ def list_targets(slug: Slug, as_json: AsJson = False) -> None:
 
     async def main() -> list[Target]:
         async with open_session(settings) as session:
-            return await targets.list_targets(session.db, await accounts.get_account(session.db, slug))
+            return await targets.list_targets(
+                session.db, session.keys, await accounts.get_account(session.db, slug)
+            )
 
     columns = ["id", "kind", "target", "schedule", "has_credential", "created_at", "next_run_at"]
     show_all([_target(t) for t in run(main)], columns, as_json=as_json)
@@ -161,9 +163,10 @@ def run_target(
     async def main() -> ScanRun:
         async with cli.transaction(settings) as session:
             account = await accounts.get_account(session.db, slug)
-            record = await targets.get_target(session.db, account, id_)
+            record = await targets.get_target(session.db, session.keys, account, id_)
             return await start_run(
                 session.db,
+                session.keys,
                 account.id,
                 record.spec,
                 trigger=Trigger.CLI,

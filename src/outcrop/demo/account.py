@@ -110,7 +110,7 @@ async def send_test_event(session: CommandSession, account: Account, now: dateti
 
 async def add_targets(session: CommandSession, account: Account, now: datetime) -> list[Target]:
     """Add the missing targets, which are due at once; return those that existed before."""
-    existing = await targets.list_targets(session.db, account)
+    existing = await targets.list_targets(session.db, session.keys, account)
     names = {target.spec.name for target in existing}
     async with session.db.transaction():
         for text, kind, has_credential in TARGETS:

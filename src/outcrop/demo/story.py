@@ -92,7 +92,7 @@ async def play_story(
     `existing` are the targets of an interrupted story. They are not due, so their runs are started here.
     """
     deadline = asyncio.get_running_loop().time() + _RUNS_TIMEOUT
-    all_targets = await targets.list_targets(session.db, account)
+    all_targets = await targets.list_targets(session.db, session.keys, account)
     earlier = {run.id for run in await _runs(session, account)} if existing else set()
     await _start(session, account, existing)
     show("scan   the schedule starts a run for each target")
@@ -138,6 +138,7 @@ async def _start(session: CommandSession, account: Account, chosen: Sequence[Tar
         for target in chosen:
             await start_run(
                 session.db,
+                session.keys,
                 account.id,
                 target.spec,
                 trigger=Trigger.CLI,

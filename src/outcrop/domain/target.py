@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from yarl import URL
 
 
+ENCRYPTED = "encrypted:"  # begins the stored name of a target whose address is encrypted beside it
+
+
 class TargetKind(StrEnum):
     OWNER = "owner"  # every repository of an organisation, group or user
     REPOSITORY = "repository"
@@ -57,14 +60,22 @@ class TargetSpec:
     def stored_name(self) -> str:
         """Return the name as the database has it, with the address of a self-hosted host behind a space.
 
-        A release that knows no such addresses refuses this name, so it sends no token to another host.
+        The address of a site with a query is stored without it, after ENCRYPTED. A release that knows none of
+        both refuses this name, so it sends no token to another host, and reads no other page.
         """
+        if self.has_query:
+            return f"{ENCRYPTED}{self.shown}"
         return self.name if self.host_url is None else f"{self.name} {self.host_url}"
+
+    @property
+    def has_query(self) -> bool:
+        """Whether the name is an address with a query, which is stored encrypted."""
+        return self.kind in {TargetKind.SITE, TargetKind.PAGE} and "?" in self.name
 
     @property
     def shown(self) -> str:
         """Return the name without its query string, which may contain a token."""
-        return self.name.partition("?")[0]
+        return self.name.partition("?")[0].removeprefix(ENCRYPTED)
 
     @property
     def scan_type(self) -> ScanType:
@@ -79,6 +90,7 @@ class Target:
     created_at: datetime
     next_run_at: datetime | None = None
     has_credential: bool = False
+    url_box: bytes | None = field(default=None, repr=False)  # the encrypted address, until it is decrypted
 
 
 def split_stored_name(kind: TargetKind, stored: str) -> tuple[str, str | None]:

@@ -29,7 +29,7 @@ async def show_overview(request: PortalRequest) -> Response:
         if request.may(Permission.WEBHOOK)
         else None
     )
-    health = await targets.list_health(request.db, request.account_id)
+    health = await targets.list_health(request.db, request.keys, request.account_id)
     states = [(target, target.state(request.now)) for target in health]
     return request.render(
         "overview.html",

@@ -16,14 +16,14 @@ async def show_scans(request: PortalRequest) -> Response:
     page = whole_number(parameters.get("page", "")) or 1
     runs = await scans.list_scans(request.db, request.account_id, type_=type_, page=page, per_page=_PER_PAGE)
     template = "scans_list.html" if request.http.headers.get("x-part") == "list" else "scans.html"
-    all_targets = await targets.list_targets(request.db, request.signed.account)
+    all_targets = await targets.list_targets(request.db, request.keys, request.signed.account)
     return request.render(template, page=runs, type=type_, targets=all_targets)
 
 
 async def show_scan(request: PortalRequest) -> Response:
     run = await scans.get_scan(request.db, request.account_id, request.path("id"))
     template = "scan_progress.html" if request.http.headers.get("x-part") == "list" else "scan.html"
-    target = await targets.find_target_of_run(request.db, request.account_id, run)
+    target = await targets.find_target_of_run(request.db, request.keys, request.account_id, run)
     return request.render(template, run=run, target=target)
 
 

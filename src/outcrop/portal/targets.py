@@ -30,7 +30,7 @@ KINDS = [kind for kind in TargetKind if kind is not TargetKind.FOLDER]
 
 
 async def show_targets(request: PortalRequest) -> Response:
-    listed = await targets.list_health(request.db, request.account_id)
+    listed = await targets.list_health(request.db, request.keys, request.account_id)
     return request.render("targets.html", targets=[(health, health.state(request.now)) for health in listed])
 
 
@@ -69,6 +69,7 @@ async def add_target(request: PortalRequest) -> Response:
     if "run" in form:
         run = await start_run(
             request.db,
+            request.keys,
             account.id,
             target.spec,
             trigger=Trigger.PORTAL,
@@ -89,13 +90,13 @@ async def _test_access(request: PortalRequest, spec: TargetSpec) -> AccessReport
 
 
 async def edit_page(request: PortalRequest) -> Response:
-    target = await targets.get_target(request.db, request.signed.account, request.path("id"))
+    target = await targets.get_target(request.db, request.keys, request.signed.account, request.path("id"))
     return _form(request, target, {})
 
 
 async def edit_target(request: PortalRequest) -> Response:
     form, account = request.form, request.signed.account
-    target = await targets.get_target(request.db, account, request.path("id"))
+    target = await targets.get_target(request.db, request.keys, account, request.path("id"))
     try:
         if form.get("credential") and "anyway" not in form:
             tested = await _test_access(request, target.spec)
@@ -118,9 +119,10 @@ async def edit_target(request: PortalRequest) -> Response:
 
 
 async def run_target(request: PortalRequest) -> Response:
-    target = await targets.get_target(request.db, request.signed.account, request.path("id"))
+    target = await targets.get_target(request.db, request.keys, request.signed.account, request.path("id"))
     run = await start_run(
         request.db,
+        request.keys,
         request.account_id,
         target.spec,
         trigger=Trigger.PORTAL,

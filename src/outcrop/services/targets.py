@@ -53,41 +53,48 @@ async def add_target(
         _check_credential(credential, spec)
     await accounts.lock_account(db, account.id)
     new_identity = identity(spec, web_host=web_host)
-    for existing in await targets.select_all(db, account.id):
+    for existing in await list_targets(db, keys, account):
         if identity(existing.spec, web_host=web_host) == new_identity:
             raise BadInputError(f"this target exists already: {existing.id}")
     next_run_at = None if schedule is Schedule.OFF else now
     target = Target(uuid4(), spec, schedule, now, next_run_at, credential is not None)
     box = None if credential is None else keys.seal(credential, account.id, target.id)
-    await targets.insert(db, account.id, target, box)
+    url_box = keys.seal_url(name, account.id, target.id) if spec.has_query else None
+    await targets.insert(db, account.id, target, box, url_box)
     detail = _describe_spec(spec) | _describe_settings(target)
     await audit.append(db, account.id, audit.AuditLine(now, by, "target.add", str(target.id), detail=detail))
     return target
 
 
-async def list_targets(db: Connection, account: Account) -> list[Target]:
+async def list_targets(db: Connection, keys: Keyring, account: Account) -> list[Target]:
     """Return all targets of an account."""
-    return await targets.select_all(db, account.id)
+    return [
+        targets.open_target(keys, account.id, target) for target in await targets.select_all(db, account.id)
+    ]
 
 
-async def list_health(db: Connection, account_id: int) -> list[TargetHealth]:
+async def list_health(db: Connection, keys: Keyring, account_id: int) -> list[TargetHealth]:
     """Return all targets of an account with their last runs and numbers of findings."""
-    return await target_health.select_health(db, account_id)
+    return [
+        replace(health, target=targets.open_target(keys, account_id, health.target))
+        for health in await target_health.select_health(db, account_id)
+    ]
 
 
-async def get_target(db: Connection, account: Account, target_id: str) -> Target:
+async def get_target(db: Connection, keys: Keyring, account: Account, target_id: str) -> Target:
     """Return a target; raise NotFoundError if there is none, or `target_id` is not a UUID."""
     id_ = parse_id(target_id)
     target = None if id_ is None else await targets.select(db, account.id, id_)
     if target is None:
         raise _missing(target_id)
-    return target
+    return targets.open_target(keys, account.id, target)
 
 
-async def find_target_of_run(db: Connection, account_id: int, run: ScanRun) -> Target | None:
+async def find_target_of_run(db: Connection, keys: Keyring, account_id: int, run: ScanRun) -> Target | None:
     """Return the target of a run; None if the run has no stored target, or that was removed."""
     target_id = await scans.select_target_id(db, account_id, run.id)
-    return None if target_id is None else await targets.select(db, account_id, target_id)
+    target = None if target_id is None else await targets.select(db, account_id, target_id)
+    return None if target is None else targets.open_target(keys, account_id, target)
 
 
 async def edit_target(

@@ -270,9 +270,10 @@ def _path_patterns(spec: TargetSpec, patterns: tuple[str, ...]) -> tuple[str, ..
 def _site_source(spec: TargetSpec, *, has_credential: bool) -> ScanSource:
     """Return the source of a site, or of a page, which is a site with depth 0.
 
+    Its URL may be one that is encrypted beside the run: then it begins with ENCRYPTED.
     Its visibility is public without a credential, and unknown with one.
     """
-    parts = urlsplit(spec.name)
+    parts = urlsplit(spec.shown)
     return ScanSource(
         f"{parts.scheme}://{parts.netloc}",
         "site",

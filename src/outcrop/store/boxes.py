@@ -33,6 +33,8 @@ BOX_COLUMNS = (
     BoxColumn("findings", "source_path", prefix=b"\1"),
     BoxColumn("import_batches", "box"),
     BoxColumn("targets", "credential_box"),
+    BoxColumn("targets", "url_box", purpose=URL_PURPOSE),
+    BoxColumn("scans", "url_box", purpose=URL_PURPOSE),
     BoxColumn("webhooks", "url_box", purpose=URL_PURPOSE),
     BoxColumn("webhooks", "secret_box"),
     BoxColumn("webhooks", "next_box"),

@@ -95,6 +95,7 @@ def start(backend: Backend, tenant: Tenant, *sources: str, **options: Any) -> UU
     async def work(db: Connection) -> UUID:
         run = await start_run(
             db,
+            backend.keys,
             tenant.account.id,
             SITE,
             trigger=Trigger.CLI,

@@ -43,6 +43,7 @@ class PushedRepository:
 
 async def start_run(
     db: Connection,
+    keys: Keyring,
     account_id: int,
     spec: TargetSpec,
     *,
@@ -76,6 +77,7 @@ async def start_run(
         spec=fields,
         foreground=foreground,
         pushed_repository=digest,
+        url_box=keys.seal_url(spec.name, account_id, run.id) if spec.has_query else None,
     )
     await scan_sources.add_sources(db, account_id, run.id, [(PLAN_SOURCE, {})])
     detail: dict[str, str] = {"trigger": trigger, "target": mask_target(spec) if pushed is None else shown}

@@ -38,6 +38,7 @@ async def run_in_foreground(
         async with context.pool.connection() as db, db.transaction():
             run = await start_run(
                 db,
+                context.keys,
                 account.id,
                 spec,
                 trigger=Trigger.CLI,

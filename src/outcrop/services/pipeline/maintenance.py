@@ -16,6 +16,7 @@ from outcrop.services.pipeline.score import rescore
 from outcrop.store import audit, secret_policy
 from outcrop.store.db import Connection, current_time
 from outcrop.store.findings import table
+from outcrop.store.keyring import Keyring
 from outcrop.store.runs import jobs, scans, source_locks, sources, targets
 
 ERASE_AFTER = timedelta(days=30)  # from when the finding was closed
@@ -35,18 +36,22 @@ async def start_due_runs(context: RunContext) -> int:
             moment = await current_time(db)
             due = await targets.lock_due(db, moment, limit=_START_BATCH_SIZE)
             for account_id, target in due:
-                started += await _start_if_none_runs(db, account_id, target, moment)
+                opened = targets.open_target(context.keys, account_id, target)
+                started += await _start_if_none_runs(db, context.keys, account_id, opened, moment)
                 await targets.update_next_run(db, account_id, target.id, _next_run_at(target, moment))
         if not due:
             return started
 
 
-async def _start_if_none_runs(db: Connection, account_id: int, target: Target, moment: datetime) -> bool:
+async def _start_if_none_runs(
+    db: Connection, keys: Keyring, account_id: int, target: Target, moment: datetime
+) -> bool:
     """Start a run of a target that has no unfinished one; return whether it was started."""
     if await scans.has_unfinished_run(db, account_id, target.id):
         return False
     await start_run(
         db,
+        keys,
         account_id,
         target.spec,
         trigger=Trigger.SCHEDULE,
@@ -67,6 +72,20 @@ def _next_run_at(target: Target, moment: datetime) -> datetime | None:
     every = EVERY[target.schedule]
     missed = (moment - target.next_run_at) // every
     return target.next_run_at + (missed + 1) * every
+
+
+async def encrypt_addresses(context: RunContext) -> int:
+    """Encrypt addresses with a query that an older release has stored in clear text; return how many.
+
+    From runs that have ended, the query is removed.
+    """
+    changed = 0
+    while True:
+        async with context.pool.connection() as db, db.transaction():
+            count = await targets.encrypt_urls(db, context.keys) + await scans.strip_queries(db)
+        if not count:
+            return changed
+        changed += count
 
 
 async def requeue_stalled_jobs(context: RunContext, *, dead_after: float) -> int:

@@ -1,11 +1,13 @@
 """Scan one source of a run, from the claim to the end of the run."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import structlog
 
-from outcrop.domain.errors import OutcropError
+from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap
+from outcrop.domain.target import ENCRYPTED
 from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext, SourceKey, SourceReport
 from outcrop.services.pipeline.discussion_source import scan_discussions
 from outcrop.services.pipeline.fence import OutdatedScanError, hold_source
@@ -21,7 +23,7 @@ from outcrop.services.pipeline.plan import (
 )
 from outcrop.services.pipeline.site_source import scan_site
 from outcrop.sources.code_host.errors import HostError
-from outcrop.sources.resolve_target import source_from_json
+from outcrop.sources.resolve_target import ScanSource, source_from_json
 from outcrop.store.db import UNAVAILABLE
 
 log = structlog.get_logger()
@@ -71,6 +73,7 @@ async def _scan(
     try:
         if claimed.attempts <= MAX_ATTEMPTS:
             token = await load_credential(context, key.account_id, claimed.run.target_id)
+            source = _open_url(context, key, claimed, source)
             await claim_aliases(context, key, source)
             await _SCANS.get(source.kind, scan_repository)(context, key, source, token, report)
             return None
@@ -84,3 +87,13 @@ async def _scan(
         error = f"scanning failed ({type(failure).__name__})"  # the exception's text may contain a credential
     report.gaps.append(Gap(source.full_name or source.html_url or source.url, error))
     return error
+
+
+def _open_url(context: RunContext, key: SourceKey, claimed: SourceClaim, source: ScanSource) -> ScanSource:
+    """Return a source with its whole URL, which may be encrypted beside the run."""
+    if not source.url.startswith(ENCRYPTED):
+        return source
+    box = claimed.run.url_box
+    if box is None or key.source.startswith(ENCRYPTED):  # an older release has started or planned the run
+        raise OperatorError("the run has no address: start it again, or add the target again")
+    return replace(source, url=context.keys.open_url(box, key.account_id, key.scan_id))

@@ -96,7 +96,9 @@ def find_host(spec: TargetSpec, *, web_host: str = "github.com") -> str | None:
 
 def identity(spec: TargetSpec, *, web_host: str = "github.com") -> tuple[TargetKind, str]:
     """Return the key by which targets are compared; names on code hosts are case-insensitive."""
-    kind, name = identity_of_name(spec.kind, spec.stored_name, web_host=web_host)
+    kind, name = identity_of_name(
+        spec.kind, spec.name if spec.has_query else spec.stored_name, web_host=web_host
+    )
     return kind, name.lower() if find_host(spec, web_host=web_host) is not None else name
 
 

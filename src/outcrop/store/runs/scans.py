@@ -33,6 +33,7 @@ _HAS_HEARTBEAT = f"""
     coalesce(heartbeat_at > clock_timestamp() - interval '{INTERRUPTED_AFTER} s', true)"""
 # A running run whose worker has gone is shown as interrupted.
 SHOWN_STATUS = f"CASE WHEN status = 'running' AND NOT {_HAS_HEARTBEAT} THEN 'interrupted' ELSE status END"
+_STRIP_BATCH_SIZE = 1000  # runs that one transaction changes
 # Older runs have no `host`; those of GitHub are recognised by their target.
 _HOST = """CASE WHEN spec ? 'host' THEN spec ->> 'host'
                 WHEN type = 'github' AND target ~ '^(github:|gists:|https://(gist[.])?github[.]com/)'
@@ -61,10 +62,12 @@ async def insert(
     spec: dict[str, Any] | None = None,
     foreground: int | None = None,
     pushed_repository: bytes | None = None,
+    url_box: bytes | None = None,
 ) -> None:
     """Insert a run. `spec` is a copy of its target; `foreground` is the lock of a command that runs it.
 
-    `pushed_repository` is the digest of the repository whose push started the run.
+    `pushed_repository` is the digest of the repository whose push started the run, `url_box` the encrypted
+    address of the target, where that is not in the `spec`.
     """
     values = {
         "account_id": account_id,
@@ -88,6 +91,7 @@ async def insert(
         "foreground": foreground,
         "push": None if run.push is None else Jsonb(push_fields(run.push)),
         "pushed_repository": pushed_repository,
+        "url_box": url_box,
     }
     placeholders = ", ".join(["%s"] * len(values))
     await db.execute(
@@ -177,6 +181,26 @@ def encode_gaps(gaps: Sequence[Gap]) -> Jsonb:
     return Jsonb(listed)
 
 
+async def strip_queries(db: Connection) -> int:
+    """Remove queries of addresses that an older release has stored with ended runs; return how many runs."""
+    cursor = await db.execute(
+        """WITH found AS (
+               SELECT account_id, id FROM scans
+               WHERE type = 'scrape' AND finished_at IS NOT NULL AND strpos(spec ->> 'name', '?') > 0
+               LIMIT %s FOR NO KEY UPDATE SKIP LOCKED),
+           sources AS (
+               UPDATE scan_sources q
+               SET spec = jsonb_set(q.spec, '{url}', to_jsonb(split_part(q.spec ->> 'url', '?', 1)))
+               FROM found f
+               WHERE q.account_id = f.account_id AND q.scan_id = f.id AND q.spec ->> 'kind' = 'site')
+           UPDATE scans s
+           SET spec = jsonb_set(s.spec, '{name}', to_jsonb(split_part(s.spec ->> 'name', '?', 1)))
+           FROM found f WHERE s.account_id = f.account_id AND s.id = f.id""",
+        [_STRIP_BATCH_SIZE],
+    )
+    return cursor.rowcount
+
+
 # --- a run from its start to its end
 
 
@@ -188,6 +212,7 @@ class UnfinishedRun:
     trigger: Trigger
     target_id: UUID | None
     spec: dict[str, Any]
+    url_box: bytes | None = None
 
 
 async def start_run(db: Connection, account_id: int, scan_id: UUID, *, now: datetime) -> UnfinishedRun | None:
@@ -196,11 +221,11 @@ async def start_run(db: Connection, account_id: int, scan_id: UUID, *, now: date
         """UPDATE scans SET status = 'running', started_at = coalesce(started_at, %s),
                             heartbeat_at = clock_timestamp()
            WHERE account_id = %s AND id = %s AND finished_at IS NULL
-           RETURNING status, trigger, target_id, spec""",
+           RETURNING status, trigger, target_id, spec, url_box""",
         [now, account_id, scan_id],
     )
     row = await cursor.fetchone()
-    return None if row is None else UnfinishedRun(ScanStatus(row[0]), Trigger(row[1]), row[2], row[3])
+    return None if row is None else UnfinishedRun(ScanStatus(row[0]), Trigger(row[1]), *row[2:])
 
 
 async def save_heartbeat(db: Connection, account_id: int, scan_id: UUID) -> None:
@@ -391,7 +416,7 @@ async def finish_run(
     await db.execute(
         """UPDATE scans SET status = %s, finished_at = %s, progress = %s, findings_new = %s,
                             findings_seen = %s, findings_resolved = %s, coverage_gaps = %s, error = %s,
-                            waiting = NULL
+                            waiting = NULL, url_box = NULL
            WHERE account_id = %s AND id = %s""",
         [
             *(status, now, Jsonb(sums.progress), sums.new, sums.seen, sums.resolved),

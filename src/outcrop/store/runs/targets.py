@@ -1,5 +1,6 @@
 """Store targets and their credentials, and find the targets that are due for a run."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -8,23 +9,33 @@ from psycopg.types.json import Jsonb
 
 from outcrop.domain.target import Schedule, Target, TargetKind, TargetSpec, split_stored_name
 from outcrop.store.db import Connection
+from outcrop.store.keyring import DamagedValueError, Keyring
 
 _TARGET = (
-    "id, kind, name, include, exclude, options, schedule, created_at, next_run_at, credential_box IS NOT NULL"
+    "id, kind, name, include, exclude, options, schedule, created_at, next_run_at,"
+    " credential_box IS NOT NULL, url_box"
 )
+_ENCRYPT_BATCH_SIZE = 1000  # addresses that one transaction encrypts
 
 
-async def insert(db: Connection, account_id: int, target: Target, credential_box: bytes | None) -> None:
-    """Insert a target, with its encrypted credential if it has one."""
+async def insert(
+    db: Connection,
+    account_id: int,
+    target: Target,
+    credential_box: bytes | None,
+    url_box: bytes | None = None,
+) -> None:
+    """Insert a target, with its encrypted credential, and its encrypted address if that has a query."""
     spec = target.spec
+    assert spec.has_query == (url_box is not None)  # noqa: S101
     await db.execute(
         """INSERT INTO targets (account_id, id, kind, name, include, exclude, options, schedule, created_at,
-                                next_run_at, credential_box)
-           VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
+                                next_run_at, credential_box, url_box)
+           VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)""",
         [
             *(account_id, target.id, spec.kind, spec.stored_name),
             *(list(spec.include), list(spec.exclude), Jsonb(spec.options)),
-            *(target.schedule, target.created_at, target.next_run_at, credential_box),
+            *(target.schedule, target.created_at, target.next_run_at, credential_box, url_box),
         ],
     )
 
@@ -105,9 +116,40 @@ async def select_credential_box(db: Connection, account_id: int, target_id: UUID
     return None if row is None else row[0]
 
 
+def open_target(keys: Keyring, account_id: int, target: Target) -> Target:
+    """Return a target with its whole address; as it is stored if that is damaged, or not encrypted."""
+    if target.url_box is None:
+        return target
+    try:
+        name = keys.open_url(target.url_box, account_id, target.id)
+    except DamagedValueError:  # `outcrop doctor` reports it; a run of the target fails
+        return target
+    return replace(target, spec=replace(target.spec, name=name), url_box=None)
+
+
+async def encrypt_urls(db: Connection, keys: Keyring) -> int:
+    """Encrypt addresses with a query that an older release has stored in clear text; return how many."""
+    cursor = await db.execute(
+        """SELECT account_id, id, kind, name FROM targets
+           WHERE kind IN ('site', 'page') AND strpos(name, '?') > 0
+           LIMIT %s FOR NO KEY UPDATE SKIP LOCKED""",
+        [_ENCRYPT_BATCH_SIZE],
+    )
+    rows = await cursor.fetchall()
+    for account_id, id_, kind, name in rows:
+        await db.execute(
+            "UPDATE targets SET name = %s, url_box = %s WHERE account_id = %s AND id = %s",
+            [
+                *(TargetSpec(TargetKind(kind), name).stored_name, keys.seal_url(name, account_id, id_)),
+                *(account_id, id_),
+            ],
+        )
+    return len(rows)
+
+
 def _build_target(row: tuple[Any, ...]) -> Target:
     """Return the target of a row with the columns of `_TARGET`."""
-    id_, kind, name, include, exclude, options, schedule, created_at, next_run_at, has_credential = row
+    id_, kind, name, include, exclude, options, schedule, created_at, next_run_at, *boxes = row
     name, host_url = split_stored_name(TargetKind(kind), name)
     spec = TargetSpec(TargetKind(kind), name, tuple(include), tuple(exclude), options, host_url)
-    return Target(id_, spec, Schedule(schedule), created_at, next_run_at, has_credential)
+    return Target(id_, spec, Schedule(schedule), created_at, next_run_at, *boxes)

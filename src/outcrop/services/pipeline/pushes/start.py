@@ -62,6 +62,7 @@ async def start_run_of_pushes(
         return False
     await start_run(
         db,
+        context.keys,
         account_id,
         target.spec,
         trigger=Trigger.PUSH,
@@ -179,7 +180,7 @@ async def compare_refused(context: RunContext) -> int:
                 if await scans.has_unplanned_comparison(db, account_id, target.id):
                     continue
                 await start_run(
-                    *(db, account_id, target.spec),
+                    *(db, context.keys, account_id, target.spec),
                     trigger=Trigger.PUSH,
                     target_id=target.id,
                     moment=moment,
