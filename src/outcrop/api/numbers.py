@@ -1,12 +1,11 @@
 """Parse numbers in parameters exactly, without rounding."""
 
 import math
+import re
 from decimal import Decimal, InvalidOperation
 
-from outcrop.lazy_regex import regex
-
-_INTEGER = regex(r"-?[0-9]+")
-_NUMBER = regex(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_INTEGER = re.compile(r"-?[0-9]+")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _MAX_DIGITS = 4_300  # Python and its JSON parser accept no more
 _SMALLEST_FLOAT = math.nextafter(0, 1)
 

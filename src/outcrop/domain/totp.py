@@ -8,15 +8,13 @@ from datetime import datetime
 
 import pyotp
 
-from outcrop.lazy_regex import regex
-
 ISSUER = "Outcrop"
 SECRET_BYTES = 20  # what RFC 4226 recommends
 RECOVERY_CODES, RECOVERY_BYTES = 10, 10
 _STEP = 30
 MAX_TYPED_CODE = 100  # characters that are read of what a person types as a code
 _MAX_DRIFT = 1  # steps by which the clock of a phone may be wrong
-_CODE = regex(r"[0-9]{6}")
+_CODE = re.compile(r"[0-9]{6}")
 
 
 def secret_text(random: bytes) -> str:

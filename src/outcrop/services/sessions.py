@@ -7,6 +7,7 @@ no connection is held meanwhile.
 import asyncio
 import hashlib
 import ipaddress
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -24,7 +25,6 @@ from outcrop.domain.errors import (
     TicketExpiredError,
 )
 from outcrop.domain.secret import reveal
-from outcrop.lazy_regex import regex
 from outcrop.limits import SIGN_IN_STEP
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
@@ -58,7 +58,7 @@ __all__ = [
 
 MAX_AGENT_LENGTH = 300
 _MAX_ADDRESS_LENGTH = 64
-_TOKEN = regex(r"[A-Za-z0-9_-]{43}")  # 256 bits
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
 _RETRY_IF_BUSY = 5  # seconds to wait if too many passwords are being compared
 
 

@@ -1,5 +1,6 @@
 """Save, remove and test the webhook of an account; list its deliveries and send them again."""
 
+import re
 import secrets
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,12 +22,11 @@ from outcrop.domain.webhook import (
     DeliveryState,
     Webhook,
 )
-from outcrop.lazy_regex import regex
 from outcrop.store import audit, outbox, webhooks
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keyring
 
-_HOST = regex(r"[0-9A-Za-z_.:-]{1,253}")
+_HOST = re.compile(r"[0-9A-Za-z_.:-]{1,253}")
 _DELETE_BATCH_SIZE = 5000  # deliveries that one transaction deletes
 
 

@@ -18,12 +18,11 @@ from outcrop.api.parameters import (
     parse_path_id,
 )
 from outcrop.domain.errors import BadInputError
-from outcrop.lazy_regex import regex
 from outcrop.services.exchange import ImportFormat
 from outcrop.sources.repository_address import normalise_repository
 
 _KEY_LENGTH = 128
-_KEY = regex(rf"[!-~]{{1,{_KEY_LENGTH}}}", re.ASCII)
+_KEY = re.compile(rf"[!-~]{{1,{_KEY_LENGTH}}}", re.ASCII)
 _COMMIT = "^[0-9a-fA-F]{7,64}$"
 _REPO_LENGTH = 2_000
 

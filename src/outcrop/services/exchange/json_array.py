@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
 from outcrop.domain.errors import BadInputError
-from outcrop.lazy_regex import regex
 from outcrop.services.exchange.record_error import RecordError
 
 ITEM = None  # in a path: any element of an array
@@ -15,7 +14,7 @@ MAX_ELEMENT_BYTES = 4 * 1024 * 1024
 _CHUNK_BYTES = 1 << 20
 _MAX_DEPTH = 200
 # A string or a bracket. Group 1 is empty if the end of the string is not in the buffer yet.
-_TOKEN = regex(rb'"(?:[^"\\]+|\\.)*("?)|[\[\]{}]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*("?)|[\[\]{}]', re.DOTALL)
 _OPENING = {b"}": b"{", b"]": b"["}
 
 

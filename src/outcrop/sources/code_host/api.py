@@ -5,6 +5,7 @@ failure is a `HostError`.
 """
 
 import hashlib
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -16,7 +17,6 @@ import orjson
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
-from outcrop.lazy_regex import regex
 from outcrop.sources.code_host.errors import ERROR_KINDS, HostError
 from outcrop.sources.code_host.options import API_OPTIONS, ApiOptions, EtagCache
 from outcrop.sources.code_host.rate_limit import RateLimit, response_date
@@ -32,8 +32,8 @@ _OUTDATED_PAGE = {
     HTTPStatus.GONE,
     HTTPStatus.UNPROCESSABLE_ENTITY,
 }
-_LOOPBACK = regex(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
-_NEXT_LINK = regex(r'<([^<>]*)>[^<,]*;\s*rel="?next\b')
+_LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
+_NEXT_LINK = re.compile(r'<([^<>]*)>[^<,]*;\s*rel="?next\b')
 
 Auth = Callable[[], Awaitable[Mapping[str, str]]]  # returns the headers that authenticate a request
 

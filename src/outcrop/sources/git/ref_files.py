@@ -1,12 +1,12 @@
 """Read the refs of a git folder as plain files: packed and loose refs, HEAD, worktrees and the stash."""
 
 import os
+import re
 from pathlib import Path
 
-from outcrop.lazy_regex import regex
 from outcrop.sources.located import printable_path
 
-OID = regex(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MAX_SYMBOLIC_DEPTH = 5  # symbolic refs that name each other
 
 Refs = dict[bytes, bytes]  # name of a ref -> object id in hexadecimal

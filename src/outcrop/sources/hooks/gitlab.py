@@ -2,10 +2,10 @@
 
 import base64
 import binascii
+import re
 
 from outcrop.domain.push import MAX_ADDRESS, HookHost, ReportedPush
 from outcrop.domain.secret import Secret, reveal
-from outcrop.lazy_regex import regex
 from outcrop.sources.hooks.delivery import (
     BodyCheck,
     Headers,
@@ -24,7 +24,7 @@ WINDOW = 300.0  # seconds that the time of a signature may differ from ours, as 
 _PUSHES = {"push", "tag_push", "repository_update"}
 _OPENED = {"open", "reopen"}
 _MERGE_REQUEST_ACTIONS = _OPENED | {"update"}
-_SECONDS = regex(r"[0-9]{1,12}")
+_SECONDS = re.compile(r"[0-9]{1,12}")
 _DIGEST_BYTES = 32
 
 

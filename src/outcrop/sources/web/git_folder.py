@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import zlib
@@ -20,7 +21,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from outcrop.lazy_regex import regex
 from outcrop.net.http import HttpClient, HttpError
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository, open_mirror
@@ -32,9 +32,9 @@ _COMMON_REFS = (
     "heads/prod", "heads/release", "remotes/origin/HEAD", "remotes/origin/main", "remotes/origin/master",
     "remotes/origin/develop", "stash",
 )  # fmt: skip
-_REF_NAME = regex(rb"refs/(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[\w./+@=-]{1,200}(?<![./])")
-_REFLOG_CHECKOUT = regex(rb"checkout: moving from (\S{1,200}) to (\S{1,200})")
-_PACK_NAME = regex(rb"\bpack-[0-9a-f]{40}\.pack\b")
+_REF_NAME = re.compile(rb"refs/(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[\w./+@=-]{1,200}(?<![./])")
+_REFLOG_CHECKOUT = re.compile(rb"checkout: moving from (\S{1,200}) to (\S{1,200})")
+_PACK_NAME = re.compile(rb"\bpack-[0-9a-f]{40}\.pack\b")
 _MAX_HEAD_BYTES = 1 << 12
 _MAX_METADATA_BYTES = 16 << 20  # of one ref, reflog or index file
 _REQUEST_SECONDS = 120.0

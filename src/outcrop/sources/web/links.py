@@ -9,7 +9,6 @@ import orjson
 import re2  # type: ignore[import-untyped]
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from outcrop.lazy_regex import regex
 from outcrop.limits import PAGE_LINKS
 from outcrop.sources.web.asset_names import stable_path
 from outcrop.sources.web.scripts import script_links
@@ -23,7 +22,7 @@ _TEXT_SITEMAP_HEAD = 1_024  # bytes in which an XML sitemap has a `<`
 # Comments, elements whose content is not markup, and tags. Possessive quantifiers make the regex linear: an
 # unclosed comment or element extends to the end of the page.
 _ATTRIBUTES = rb"""(?:[^>=]++|=\s*+(?:"[^"]*+"?|'[^']*+'?)?+)*+(?:>|\Z)"""
-_TAGS = regex(
+_TAGS = re.compile(
     rb"<(?:!--.*?(?:-->|\Z)"
     rb"|(script)(?=[\s/>])" + _ATTRIBUTES + rb".*?(?:(</script\s*>)|\Z)"
     rb"|(?:style(?=[\s/>]).*?(?:</style|\Z)|textarea(?=[\s/>]).*?(?:</textarea|\Z)"

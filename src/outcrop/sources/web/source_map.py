@@ -11,13 +11,11 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import orjson
 
-from outcrop.lazy_regex import regex
-
 _REFERENCE = b"sourceMappingURL="
-_COMMENT_BEFORE = regex(rb"(?://|/\*)[#@][ \t]*$")
+_COMMENT_BEFORE = re.compile(rb"(?://|/\*)[#@][ \t]*$")
 _COMMENT_BYTES = 12  # that may precede the reference
-_VALUE = regex(rb"[^\s'\"`]+")
-_DATA_URL = regex(rb"data:[\w.+-]+/[\w.+-]+((?:;[^,;]{0,64}){0,8}),", re.IGNORECASE)
+_VALUE = re.compile(rb"[^\s'\"`]+")
+_DATA_URL = re.compile(rb"data:[\w.+-]+/[\w.+-]+((?:;[^,;]{0,64}){0,8}),", re.IGNORECASE)
 _MAX_REFERENCES = 16  # that are tried from the end of a script
 _MAX_SECTIONS = 10_000
 _UNNAMED = "(unnamed)"
