@@ -13,13 +13,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from outcrop.limits import ISSUER_CHECKS, ISSUER_CONNECTIONS
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.scanner.rules.model import Rule
 from outcrop.scanner.rules.toml import parse_rule_file
 from outcrop.validation.batch import Credential, check_all
 from outcrop.validation.engine import ValidationMode, Validator
-from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
 
 _RULE = """
 issuer = "Issuer {number}"
@@ -64,7 +64,7 @@ async def _check_credentials(
         [], [f"{host}:443=127.0.0.1:{issuers['port']}" for host in issuers["hosts"]], Path(issuers["ca"])
     )
     statuses: Counter[str] = Counter()
-    async with open_http(egress, connections=MAX_CONNECTIONS, per_host=MAX_CONCURRENT_CHECKS) as http:
+    async with open_http(egress, connections=ISSUER_CONNECTIONS, per_host=ISSUER_CHECKS) as http:
         cpu_start, start = time.process_time(), time.perf_counter()
         await check_all(
             Validator(http, ValidationMode.SAFE, requests_per_second=requests_per_second),

@@ -17,6 +17,7 @@ from procrastinate.manager import JobManager
 
 from outcrop.domain.clock import MAX_CLOCK_ERROR
 from outcrop.domain.secret import Secret
+from outcrop.limits import ISSUER_CHECKS, ISSUER_CONNECTIONS
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.net.post import PostClient
@@ -65,7 +66,6 @@ from outcrop.store.findings import rollups
 from outcrop.store.incidents import pending
 from outcrop.store.runs import jobs, scans
 from outcrop.validation.engine import ValidationMode, Validator
-from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
 
 FOLD_EVERY = 2.0  # seconds; until then, listing findings has a few more rollup rows to add up
 _SCHEDULE_EVERY, _HOUR, _DAY = 15.0, 3_600.0, 86_400.0  # seconds
@@ -99,7 +99,7 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
         rules = [settings.rules] if settings.rules else []
         ruleset = await asyncio.to_thread(load_ruleset, rules, cache=cache)
         issuers = await stack.enter_async_context(
-            open_http(egress, connections=MAX_CONNECTIONS, per_host=MAX_CONCURRENT_CHECKS)
+            open_http(egress, connections=ISSUER_CONNECTIONS, per_host=ISSUER_CHECKS)
         )
         validator = Validator(issuers, ValidationMode(settings.validate_))
         stack.push_async_callback(validator.close)

@@ -125,7 +125,7 @@ async def test_openmetrics_is_served_if_it_is_asked_for() -> None:
 
 
 async def test_a_slow_or_long_head_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server, "_HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(metrics_server, "METRICS_HEAD_SECONDS", 0.2)
     async with serving(None) as port:
         assert await exchange(port, b"GET /metrics HT") == b""
         assert await exchange(port, b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 200_000) == b""
@@ -133,8 +133,8 @@ async def test_a_slow_or_long_head_ends_the_connection(monkeypatch: pytest.Monke
 
 
 async def test_many_idle_connections_do_not_keep_others_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server, "_HEAD_SECONDS", 1.0)
-    monkeypatch.setattr(metrics_server, "_MAX_CONNECTIONS", 4)
+    monkeypatch.setattr(metrics_server, "METRICS_HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(metrics_server, "METRICS_CONNECTIONS", 4)
     async with serving(None) as port:
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
         assert await exchange(port, GET) == b""

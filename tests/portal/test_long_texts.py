@@ -7,9 +7,7 @@ import pytest
 
 from outcrop import notes
 from outcrop.domain.errors import BadInputError
-from outcrop.domain.finding import NOTE_LENGTH
-from outcrop.limits import NAME_LENGTH, TEXT_LENGTH
-from outcrop.services import views
+from outcrop.limits import NAME_LENGTH, NOTE_LENGTH, TEXT_LENGTH, VIEW_NAME_LENGTH, VIEW_QUERY_LENGTH
 from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
 from tests.support.portal_client import Person
@@ -88,12 +86,12 @@ def test_a_long_note_is_refused_by_the_api_before_it_is_searched(
 def test_texts_of_the_largest_lengths_are_searched_in_threads(
     owner: Person, tenant: Tenant, finding: str, searches: _Searches
 ) -> None:
-    longest_view = "?q=" + "a+" * ((views.MAX_QUERY_LENGTH - 3) // 4)
-    assert owner.post("/views", name="a" * views.MAX_NAME_LENGTH, view=longest_view).status_code == 303
+    longest_view = "?q=" + "a+" * ((VIEW_QUERY_LENGTH - 3) // 4)
+    assert owner.post("/views", name="a" * VIEW_NAME_LENGTH, view=longest_view).status_code == 303
     assert owner.post("/profile/keys", name="k" * NAME_LENGTH).status_code == 200
     tenant.post(f"/findings/{finding}/resolve", note="n" * NOTE_LENGTH).raise_for_status()
     assert len(searches.lengths) == 8
-    assert max(searches.lengths) < views.MAX_QUERY_LENGTH
+    assert max(searches.lengths) < VIEW_QUERY_LENGTH
     assert searches.on_loop == 0
 
 

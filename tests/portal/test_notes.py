@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from outcrop.domain.errors import OperatorError
-from outcrop.domain.finding import NOTE_LENGTH
+from outcrop.limits import NOTE_LENGTH
 from outcrop.notes import NoteCleaner
 from outcrop.scanner.engine.ruleset import RuleSet
 from tests.support.backend import Backend, Tenant

@@ -7,6 +7,7 @@ import pytest
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.paging import SavedView
+from outcrop.limits import VIEWS
 from outcrop.services import accounts, views
 from tests.support.backend import Backend
 from tests.support.members import NOW, trail
@@ -80,7 +81,7 @@ def test_the_number_of_views_is_limited(backend: Backend, account: Account) -> N
         """INSERT INTO views (id, account_id, name, query, created_by, created_at)
         SELECT gen_random_uuid(), account_id, n::text, query, created_by, created_at
         FROM views, generate_series(3, %s) n WHERE account_id = %s""",
-        views.MAX_VIEWS,
+        VIEWS,
         account.id,
     )
     save(backend, account, "b", "")

@@ -25,10 +25,9 @@ from outcrop.api.parameters import (
     start_of,
 )
 from outcrop.domain.finding import Severity, Validation
-from outcrop.domain.incident import COMMENT_LENGTH, IncidentOrder, IncidentQuery, IncidentStatus
+from outcrop.domain.incident import IncidentOrder, IncidentQuery, IncidentStatus
 from outcrop.domain.paging import OrderDir
-
-_ADDRESS_LENGTH = 320
+from outcrop.limits import ASSIGNEE_LENGTH, COMMENT_LENGTH
 
 INCIDENT_ID = {"name": "incident_id", "in": "path", "required": True, "schema": UUID_SCHEMA}
 PerPage = Annotated[int, Field(ge=1, le=200), READ_INTEGER]
@@ -92,8 +91,8 @@ class IncidentParameters(Parameters):
 class AssigneeParameters(Parameters):
     assignee: Annotated[
         str,
-        Field(max_length=_ADDRESS_LENGTH),
-        WithJsonSchema({"type": "string", "maxLength": _ADDRESS_LENGTH, "pattern": NO_NUL}),
+        Field(max_length=ASSIGNEE_LENGTH),
+        WithJsonSchema({"type": "string", "maxLength": ASSIGNEE_LENGTH, "pattern": NO_NUL}),
     ] = Field(description="Address of a member of the account, or empty: nobody.")
 
 

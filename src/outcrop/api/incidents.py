@@ -19,9 +19,8 @@ from outcrop.api.incident_parameters import (
 from outcrop.api.parameters import NoteParameters, described
 from outcrop.domain.finding import TriageAction, TriageResult
 from outcrop.domain.incident import Comment, Incident, public_incident
+from outcrop.limits import INCIDENT_SECONDS
 from outcrop.services.findings import incidents
-
-ACTION_SECONDS = 60.0  # an incident may have thousands of places
 
 router = APIRouter(prefix="/incidents", tags=["incidents"])
 _single = responses(shapes.SingleShape[shapes.IncidentShape], lookup=True)
@@ -146,7 +145,7 @@ async def _triage(request: Request, action: TriageAction) -> Response:
     note = None
     if action is not TriageAction.SUPPRESS:
         note = await context.notes.clean_note(context.db, context.keys, account_id, raw_note)
-    request.state.deadline.extend(ACTION_SECONDS)
+    request.state.deadline.extend(INCIDENT_SECONDS)
     async with context.db.transaction():
         done = await incidents.triage_incident(
             context.db, context.keys, account_id, id_, action, note=note, by=by, now=context.now

@@ -4,23 +4,24 @@ import math
 import re
 from decimal import Decimal, InvalidOperation
 
+from outcrop.limits import NUMBER_DIGITS
+
 _INTEGER = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_MAX_DIGITS = 4_300  # Python and its JSON parser accept no more
 _SMALLEST_FLOAT = math.nextafter(0, 1)
 
 
 def integer(text: str) -> int | None:
     """Return a whole number, or None if the text is not one.
 
-    A number with more than _MAX_DIGITS digits becomes the largest that JSON parsers accept, since the
+    A number with more than NUMBER_DIGITS digits becomes the largest that JSON parsers accept, since the
     response repeats it.
     """
     if _INTEGER.fullmatch(text) is None:
         return None
     digits = text.lstrip("-").lstrip("0") or "0"
-    if len(digits) > _MAX_DIGITS:
-        digits = "9" * _MAX_DIGITS
+    if len(digits) > NUMBER_DIGITS:
+        digits = "9" * NUMBER_DIGITS
     return -int(digits) if text.startswith("-") else int(digits)
 
 

@@ -22,22 +22,13 @@ from pydantic_core import PydanticCustomError
 from outcrop.api import numbers
 from outcrop.api.errors import ParameterError
 from outcrop.api.shapes import EXTENSION, Extension
-from outcrop.domain.finding import (
-    NOTE_LENGTH,
-    FindingContext,
-    Severity,
-    SourceType,
-    Status,
-    Validation,
-    Visibility,
-)
+from outcrop.domain.finding import FindingContext, Severity, SourceType, Status, Validation, Visibility
 from outcrop.domain.ids import ID_FORM, parse_id
 from outcrop.domain.incident import UNASSIGNED
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
 from outcrop.domain.scan import ScanType
+from outcrop.limits import NOTE_LENGTH, QUERY_LENGTH, QUERY_TERMS
 
-QUERY_LENGTH = 1000
-QUERY_TERMS = 16
 _BLANK_IS_ABSENT = {"q", "note", "service"}
 _NOBODY = UUID(int=0)  # used for a text that is no id: no run and no incident has it
 _NEVER_ECHOED = {"note", "text"}  # they may contain a credential

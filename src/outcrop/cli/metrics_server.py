@@ -17,6 +17,7 @@ import structlog
 
 from outcrop import __version__, metrics
 from outcrop.cli.listen import listen
+from outcrop.limits import METRICS_CONNECTIONS, METRICS_HEAD_BYTES, METRICS_HEAD_SECONDS, METRICS_SEND_SECONDS
 from outcrop.services.activity import MEASURE_SECONDS, Activity, measure
 from outcrop.settings import Settings
 
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 PATH = "/metrics"
-_HEAD_SECONDS = 5.0  # in which a request's head must arrive
-_SEND_SECONDS = 10.0  # in which the client must read the response
-_MAX_HEAD_BYTES = 16 << 10
-_MAX_CONNECTIONS = 32
 _MEASURE_EVERY = 1.0  # seconds; several servers may ask
 
 log = structlog.get_logger()
@@ -64,7 +61,7 @@ async def open_metrics(settings: Settings) -> AsyncIterator[Recording]:
         recording = Recording(Path(folder))
         metrics.start_recording(Path(folder), "parent")
         answers = _MetricsAnswers(recording)
-        server = await asyncio.start_server(answers.serve, sock=sock, limit=_MAX_HEAD_BYTES)
+        server = await asyncio.start_server(answers.serve, sock=sock, limit=METRICS_HEAD_BYTES)
         log.info("serving_metrics", host=settings.metrics_address[0], port=sock.getsockname()[1])
         try:
             yield recording
@@ -89,11 +86,11 @@ class _MetricsAnswers:
         assert task is not None  # noqa: S101
         self._connections.add(task)
         try:
-            if len(self._connections) <= _MAX_CONNECTIONS:
-                async with asyncio.timeout(_HEAD_SECONDS):
+            if len(self._connections) <= METRICS_CONNECTIONS:
+                async with asyncio.timeout(METRICS_HEAD_SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
                 response = await self._respond(head)
-                async with asyncio.timeout(_SEND_SECONDS):
+                async with asyncio.timeout(METRICS_SEND_SECONDS):
                     writer.write(response)
                     await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Callable
 
+from outcrop.limits import ISSUER_CHECKS, ISSUER_CONNECTIONS
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.services.local_scan import ScanReport, with_verdict
 from outcrop.services.validation import validate_hits
 from outcrop.settings import Settings
 from outcrop.validation.engine import ValidationMode, Validator
-from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS, MAX_CONNECTIONS
 from outcrop.validation.verdict import Verdict
 
 
@@ -18,7 +18,7 @@ def validate_findings(report: ScanReport, settings: Settings, progress: Callable
     egress = Egress.from_settings(settings)
 
     async def main() -> list[Verdict]:
-        async with open_http(egress, connections=MAX_CONNECTIONS, per_host=MAX_CONCURRENT_CHECKS) as http:
+        async with open_http(egress, connections=ISSUER_CONNECTIONS, per_host=ISSUER_CHECKS) as http:
             return await validate_hits(
                 Validator(http, ValidationMode(settings.validate_)),
                 [finding.hit for finding in report.findings],

@@ -11,10 +11,10 @@ from importlib.resources import files
 from uuid import UUID
 
 from outcrop.domain.errors import BadInputError
+from outcrop.limits import EMAIL_LENGTH
 
 SLUG = re.compile(r"[a-z0-9-]{2,40}")
 EMAIL = re.compile(r"[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+")
-EMAIL_LENGTH = 254
 PASSWORD_LENGTHS = range(12, 1025)
 _MIN_DISTINCT_CHARACTERS = 5  # of a password
 # Lower-case runs, forwards and backwards: the alphabet, digits, and the rows and columns of a keyboard.

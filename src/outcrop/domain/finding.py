@@ -13,9 +13,7 @@ from uuid import UUID
 
 from outcrop.domain.errors import TransitionError
 from outcrop.domain.secret import MaskedText
-
-NOTE_LENGTH = 500
-MAX_LINES = 100  # lines of one finding that are stored
+from outcrop.limits import FINDING_LINES, NOTE_LENGTH
 
 
 class Status(StrEnum):
@@ -226,7 +224,7 @@ class Finding:
         metadata=_meta(
             "All lines of the version that `line_number` belongs to, ascending.",
             extension=True,
-            max_length=MAX_LINES,
+            max_length=FINDING_LINES,
         ),
     )
     lines_total: int = field(
@@ -237,7 +235,7 @@ class Finding:
         metadata=_meta(
             "All lines at the tip of the default branch, ascending. `current_line` is the first.",
             extension=True,
-            max_length=MAX_LINES,
+            max_length=FINDING_LINES,
         ),
     )
 

@@ -8,11 +8,12 @@ from datetime import datetime
 
 import pyotp
 
+from outcrop.limits import CODE_LENGTH
+
 ISSUER = "Outcrop"
 SECRET_BYTES = 20  # what RFC 4226 recommends
 RECOVERY_CODES, RECOVERY_BYTES = 10, 10
 _STEP = 30
-MAX_TYPED_CODE = 100  # characters that are read of what a person types as a code
 _MAX_DRIFT = 1  # steps by which the clock of a phone may be wrong
 _CODE = re.compile(r"[0-9]{6}")
 
@@ -54,5 +55,5 @@ def recovery_digest(code: str) -> bytes:
 
 
 def _strip_separators(code: str) -> str:
-    """Return the first MAX_TYPED_CODE characters of a code without spaces and dashes."""
-    return re.sub(r"[\s-]", "", code[:MAX_TYPED_CODE])
+    """Return the first CODE_LENGTH characters of a code without spaces and dashes."""
+    return re.sub(r"[\s-]", "", code[:CODE_LENGTH])

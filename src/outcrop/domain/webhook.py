@@ -8,10 +8,8 @@ from uuid import UUID
 import orjson
 
 WAIT = 10.0  # seconds for the whole delivery: DNS, TLS, request, response
-URL_LENGTH = 2000
 OLD_SECRET_SIGNS = timedelta(hours=24)  # after a switch to the next secret
 LATEST_SWITCH = timedelta(days=30)  # from now
-MAX_REPEATED = 1_000  # deliveries that are sent again at once
 KEPT_DAYS = 30  # deliveries are deleted from the log after this time; their audit lines stay
 
 

@@ -8,7 +8,6 @@ from starlette.responses import Response
 from outcrop.domain.account import Permission
 from outcrop.domain.errors import BadInputError, BusyError, NotFoundError, OutcropError
 from outcrop.domain.finding import (
-    NOTE_LENGTH,
     Action,
     Status,
     TransitionOutcome,
@@ -17,6 +16,7 @@ from outcrop.domain.finding import (
     transition_outcome,
 )
 from outcrop.domain.triage.undo import UNDOABLE
+from outcrop.limits import NOTE_LENGTH
 from outcrop.portal.check_state import describe_check
 from outcrop.portal.labels import DONE
 from outcrop.portal.request import PortalRequest, get, post

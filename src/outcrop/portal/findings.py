@@ -12,7 +12,7 @@ from outcrop.domain.errors import BadInputError, BusyError, NotFoundError
 from outcrop.domain.finding import Status, TriageAction, TriageResult
 from outcrop.domain.ids import parse_id
 from outcrop.domain.triage.undo import UNDOABLE
-from outcrop.limits import FORM_FINDINGS
+from outcrop.limits import FORM_FINDINGS, VIEW_NAME_LENGTH
 from outcrop.portal.labels import DONE, closing_title, sentence
 from outcrop.portal.labels import action as describe_action
 from outcrop.portal.list_filters import load_view, suggest_values
@@ -157,7 +157,7 @@ async def save_view(request: PortalRequest) -> Response:
     address = same_view(typed_view)
     try:
         views.check_texts(name, typed_view)
-        name = (await request.clean(name))[: views.MAX_NAME_LENGTH]
+        name = (await request.clean(name))[:VIEW_NAME_LENGTH]
         await _check_view(request, address)
         async with request.db.transaction():
             await views.save_view(

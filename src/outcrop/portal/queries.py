@@ -19,12 +19,11 @@ from outcrop.domain.finding import (
 )
 from outcrop.domain.ids import parse_id
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
-from outcrop.services.views import MAX_QUERY_LENGTH as MAX_VIEW_LENGTH
+from outcrop.limits import QUERY_LENGTH, QUERY_TERMS, VIEW_QUERY_LENGTH
 
 E = TypeVar("E", bound=StrEnum)
 
 PER_PAGE = 50
-_MAX_TERMS, _MAX_QUERY_LENGTH = 16, 1_000
 NAMES = (
     "status",
     "validation",
@@ -121,7 +120,7 @@ def read_view(parameters: Mapping[str, str], zone: tzinfo = UTC) -> ListView:
 
 def same_view(address: str) -> str:
     """Return the query string of a view with only known parameters; "" if it is too long for a view."""
-    if len(address) > MAX_VIEW_LENGTH:
+    if len(address) > VIEW_QUERY_LENGTH:
         return ""
     return urlencode([(name, value) for name, value in parse_qsl(address.lstrip("?")) if name in NAMES])
 
@@ -148,7 +147,7 @@ def read_choice(values: dict[str, str], name: str, problems: list[str], kind: ty
 
 def read_terms(values: Mapping[str, str]) -> tuple[str, ...]:
     """Return the words of the search."""
-    return tuple(values.get("q", "")[:_MAX_QUERY_LENGTH].split()[:_MAX_TERMS])
+    return tuple(values.get("q", "")[:QUERY_LENGTH].split()[:QUERY_TERMS])
 
 
 def whole_number(text: str) -> int | None:

@@ -8,6 +8,7 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import FailureKind, kind_of_failure
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind, TargetSpec
+from outcrop.limits import ACCESS_SECONDS
 from outcrop.net.guard import Egress
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.host import CodeHost, HostAccess
@@ -16,7 +17,6 @@ from outcrop.sources.code_host.options import ApiOptions
 from outcrop.sources.code_host.registry import find_host_type, open_host
 from outcrop.sources.code_host.targets import find_host
 
-_SECONDS = 3.0  # a page of the portal has less than five
 _AT_ONCE = 2  # such tests of one process: each holds a connection to the database
 
 
@@ -84,12 +84,12 @@ async def check_access(check: AccessCheck, spec: TargetSpec, token: Secret | Non
         access = HostAccess(http=http, token=token, url=spec.host_url, api_url=api_url, options=options)
         host = open_host(name, access)
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(ACCESS_SECONDS):
                 return await _see(host, spec)
         except HostError as error:
             raise AccessError(error.message, _failure_of(error)) from None
         except TimeoutError:
-            message = f"the code host has not answered within {_SECONDS:g} seconds"
+            message = f"the code host has not answered within {ACCESS_SECONDS:g} seconds"
             raise AccessError(message, FailureKind.UNAVAILABLE) from None
 
 

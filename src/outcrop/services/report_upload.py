@@ -11,10 +11,10 @@ import orjson
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.line import one_line
+from outcrop.limits import REPORT_ANSWER_BYTES
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
 
 _PATH = "/api/v2/imports"
-_MAX_ANSWER_BYTES = 1 << 20
 _MAX_MESSAGE = 300  # characters of the service's message that an error shows
 _BUSY = {429, 503}
 _REFUSED = {401: "the API key is not accepted", 403: "the account's plan has no API access"}
@@ -104,7 +104,7 @@ async def _send(
             service.url + path,
             headers={"Authorization": f"Bearer {service.key}", **headers},
             body=body,
-            max_bytes=_MAX_ANSWER_BYTES,
+            max_bytes=REPORT_ANSWER_BYTES,
             seconds=service.answer_seconds if body is None else service.upload_seconds,
         )
     except HttpError as error:

@@ -16,7 +16,7 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from outcrop.domain import totp
-from outcrop.domain.account import EMAIL_LENGTH, PASSWORD_LENGTHS, SessionSummary, SignedInMember
+from outcrop.domain.account import PASSWORD_LENGTHS, SessionSummary, SignedInMember
 from outcrop.domain.errors import (
     CodeNeededError,
     NotFoundError,
@@ -25,7 +25,7 @@ from outcrop.domain.errors import (
     TicketExpiredError,
 )
 from outcrop.domain.secret import reveal
-from outcrop.limits import SIGN_IN_STEP
+from outcrop.limits import AGENT_LENGTH, CLIENT_ADDRESS_LENGTH, EMAIL_LENGTH, SIGN_IN_STEP
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keyring
@@ -56,8 +56,6 @@ __all__ = [
     "sign_out_everywhere",
 ]
 
-MAX_AGENT_LENGTH = 300
-_MAX_ADDRESS_LENGTH = 64
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
 _RETRY_IF_BUSY = 5  # seconds to wait if too many passwords are being compared
 
@@ -116,8 +114,8 @@ async def sign_in(
         attempt.id,
         visitor,
         code or "",
-        _clean_text(address, _MAX_ADDRESS_LENGTH),
-        _clean_text(agent, MAX_AGENT_LENGTH),
+        _clean_text(address, CLIENT_ADDRESS_LENGTH),
+        _clean_text(agent, AGENT_LENGTH),
         replaces,
         now,
     )
@@ -160,8 +158,8 @@ async def sign_in_with_code(
                 keys,
                 ticket,
                 _SignInRequest(
-                    *(attempt.id, visitor, code, _clean_text(address, _MAX_ADDRESS_LENGTH)),
-                    *(_clean_text(agent, MAX_AGENT_LENGTH), replaces, now),
+                    *(attempt.id, visitor, code, _clean_text(address, CLIENT_ADDRESS_LENGTH)),
+                    *(_clean_text(agent, AGENT_LENGTH), replaces, now),
                 ),
                 found,
             )

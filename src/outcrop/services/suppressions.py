@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.secret import MaskedText
+from outcrop.limits import SUPPRESSION_PATTERN_LENGTH, SUPPRESSION_REASON_LENGTH, SUPPRESSION_RULES
 from outcrop.notes import mask_random_words
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool, current_time
@@ -21,7 +22,6 @@ from outcrop.store.people import accounts
 
 BATCH_SIZE = 2_000  # findings that one transaction hides or shows
 _EXAMPLES = 10
-PATTERN_LENGTH, REASON_LENGTH, MAX_RULES = 300, 500, 200
 
 __all__ = [
     "SuppressionPreview",
@@ -46,15 +46,15 @@ def checked_scope(path: str | None, repo: str | None, secret_type: str | None) -
     if not texts:
         raise BadInputError("a rule needs a path, a repository or a type")
     for text in texts:
-        if not text.strip() or len(text) > PATTERN_LENGTH or not text.isprintable():
-            raise BadInputError(f"a pattern has 1 to {PATTERN_LENGTH} printable characters")
+        if not text.strip() or len(text) > SUPPRESSION_PATTERN_LENGTH or not text.isprintable():
+            raise BadInputError(f"a pattern has 1 to {SUPPRESSION_PATTERN_LENGTH} printable characters")
     return scope
 
 
 def check_reason(reason: str) -> None:
     """Raise BadInputError if a reason is empty or too long."""
-    if not reason.strip() or len(reason) > REASON_LENGTH or "\0" in reason:
-        raise BadInputError(f"a reason has 1 to {REASON_LENGTH} characters")
+    if not reason.strip() or len(reason) > SUPPRESSION_REASON_LENGTH or "\0" in reason:
+        raise BadInputError(f"a reason has 1 to {SUPPRESSION_REASON_LENGTH} characters")
 
 
 def public_fields(rule: SuppressionRule) -> dict[str, Any]:
@@ -91,9 +91,9 @@ async def add_rule(
     if expires_at is not None and expires_at <= now:
         raise BadInputError("the rule would have expired already")
     await accounts.lock_account(db, account.id)
-    if await suppressions.count(db, account.id) >= MAX_RULES:
-        raise BadInputError(f"an account has at most {MAX_RULES} suppression rules: remove one first")
-    rule = SuppressionRule(uuid4(), scope, reason[:REASON_LENGTH], by, now, expires_at)
+    if await suppressions.count(db, account.id) >= SUPPRESSION_RULES:
+        raise BadInputError(f"an account has at most {SUPPRESSION_RULES} suppression rules: remove one first")
+    rule = SuppressionRule(uuid4(), scope, reason[:SUPPRESSION_REASON_LENGTH], by, now, expires_at)
     await suppressions.insert(db, account.id, rule)
     path = None if scope.path is None else mask_random_words(scope.path)
     detail = {"path": path, "repo": scope.repo, "type": scope.secret_type, "reason": rule.reason}

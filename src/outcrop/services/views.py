@@ -6,11 +6,10 @@ from uuid import UUID, uuid4
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.paging import SavedView
+from outcrop.limits import VIEW_NAME_LENGTH, VIEW_QUERY_LENGTH, VIEWS
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.people import accounts, views
-
-MAX_NAME_LENGTH, MAX_QUERY_LENGTH, MAX_VIEWS = 60, 2_000, 100
 
 
 async def list_views(db: Connection, account: Account) -> list[SavedView]:
@@ -25,8 +24,8 @@ async def save_view(
     name = name.strip()
     check_texts(name, query)
     await accounts.lock_account(db, account.id)
-    if await views.count(db, account.id) >= MAX_VIEWS:
-        raise BadInputError(f"an account has at most {MAX_VIEWS} views: remove one first")
+    if await views.count(db, account.id) >= VIEWS:
+        raise BadInputError(f"an account has at most {VIEWS} views: remove one first")
     view = SavedView(uuid4(), name, query.removeprefix("?"), by, now)
     await views.insert(db, account.id, view)
     await audit.append(
@@ -37,10 +36,10 @@ async def save_view(
 
 def check_texts(name: str, query: str) -> None:
     """Raise BadInputError if the name or the query of a view is too long or not printable."""
-    if not 0 < len(name) <= MAX_NAME_LENGTH or not name.isprintable():
-        raise BadInputError(f"a view's name has 1 to {MAX_NAME_LENGTH} printable characters")
-    if len(query) > MAX_QUERY_LENGTH or not query.isprintable():
-        raise BadInputError(f"a view's query has at most {MAX_QUERY_LENGTH:,} printable characters")
+    if not 0 < len(name) <= VIEW_NAME_LENGTH or not name.isprintable():
+        raise BadInputError(f"a view's name has 1 to {VIEW_NAME_LENGTH} printable characters")
+    if len(query) > VIEW_QUERY_LENGTH or not query.isprintable():
+        raise BadInputError(f"a view's query has at most {VIEW_QUERY_LENGTH:,} printable characters")
 
 
 async def remove_view(

@@ -12,16 +12,8 @@ from outcrop.domain.account import API_MINIMUM, WEBHOOK_PLANS, Account
 from outcrop.domain.errors import BadInputError, NotFoundError, PlanTooLowError
 from outcrop.domain.events import example_event
 from outcrop.domain.secret import Secret
-from outcrop.domain.webhook import (
-    KEPT_DAYS,
-    LATEST_SWITCH,
-    MAX_REPEATED,
-    URL_LENGTH,
-    Delivery,
-    DeliveryFilter,
-    DeliveryState,
-    Webhook,
-)
+from outcrop.domain.webhook import KEPT_DAYS, LATEST_SWITCH, Delivery, DeliveryFilter, DeliveryState, Webhook
+from outcrop.limits import REPEATED_DELIVERIES, WEBHOOK_URL_LENGTH
 from outcrop.store import audit, outbox, webhooks
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keyring
@@ -148,12 +140,12 @@ async def redeliver_all(
 ) -> int:
     """Enqueue the events of ended deliveries again, unchanged; return how many.
 
-    With a filter, the newest MAX_REPEATED that match it. Each new delivery names the old one.
+    With a filter, the newest REPEATED_DELIVERIES that match it. Each new delivery names the old one.
     """
     await _check_ready(db, account)
     if isinstance(deliveries, DeliveryFilter):
-        deliveries = await webhooks.select_ended_ids(db, account.id, deliveries, limit=MAX_REPEATED)
-    repeated = await outbox.append_repeats(db, account.id, deliveries[:MAX_REPEATED], now=now)
+        deliveries = await webhooks.select_ended_ids(db, account.id, deliveries, limit=REPEATED_DELIVERIES)
+    repeated = await outbox.append_repeats(db, account.id, deliveries[:REPEATED_DELIVERIES], now=now)
     lines: list[tuple[str, dict[str, object]]] = [
         (str(new), {"event": event, "again_of": str(old)}) for new, old, event in repeated
     ]
@@ -231,8 +223,8 @@ def _parse_address(text: str) -> URL:
     Its host is resolved and checked when an event is sent.
     """
     text = text.strip()
-    if len(text) > URL_LENGTH:
-        raise BadInputError(f"the address has at most {URL_LENGTH:,} characters")
+    if len(text) > WEBHOOK_URL_LENGTH:
+        raise BadInputError(f"the address has at most {WEBHOOK_URL_LENGTH:,} characters")
     try:
         url = URL(text)
         host = url.raw_host or ""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
+from outcrop.limits import GITIGNORE_BYTES
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import (
     SCAN_SIZES,
@@ -50,7 +51,6 @@ _BUFFER_BYTES = (
     4 << 20
 )  # small files are read into one buffer; a file of more than half of it is scanned alone
 _HEAD_BYTES = 512  # enough to recognise an archive
-_MAX_GITIGNORE_BYTES = 1 << 20
 _NEWLINE = ord("\n")
 # A file may have become a link or a pipe since it was listed: neither follow the link nor wait for a writer.
 _OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -231,7 +231,7 @@ def _read_gitignore(path: bytes) -> IgnorePatterns | None:
     """Return the patterns of a .gitignore file; None if there is no such file or it cannot be read."""
     try:
         with open_regular_file(path) as file:
-            return IgnorePatterns(file.read(_MAX_GITIGNORE_BYTES))
+            return IgnorePatterns(file.read(GITIGNORE_BYTES))
     except OSError:
         return None
 

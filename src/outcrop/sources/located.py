@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from outcrop.domain.finding import MAX_LINES, SourceType
+from outcrop.domain.finding import SourceType
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
+from outcrop.limits import FINDING_LINES
 from outcrop.scanner.engine.hit import Hit, record_lost
 from outcrop.scanner.engine.kinds_of_hits import lower_at
 from outcrop.scanner.engine.precedence import keep_best
@@ -155,7 +156,7 @@ def _with_lines(hits: list[Hit]) -> Hit:
     Lines with an allow mark count only if all have one.
     """
     lines = sorted({hit.line for hit in hits if hit.allowed == hits[0].allowed})
-    return replace(hits[0], lines=tuple(lines[:MAX_LINES]), lines_total=len(lines))
+    return replace(hits[0], lines=tuple(lines[:FINDING_LINES]), lines_total=len(lines))
 
 
 def _preference(hit: Hit) -> tuple[bool, bool, bool, int, int]:

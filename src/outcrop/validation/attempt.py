@@ -3,12 +3,10 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from outcrop.limits import CHECK_BYTES, CHECK_SECONDS
+from outcrop.limits import CHECK_BYTES, CHECK_SECONDS, SERVICES_SECONDS
 from outcrop.net.http import HttpClient, HttpResponse
 from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.verdict import Verdict
-
-_SECONDS_AFTER_VERDICT = 8.0  # knowing the services is worth less waiting than knowing whether it is valid
 
 
 class UncheckableError(Exception):
@@ -60,5 +58,5 @@ class Attempt:
             headers=headers,
             body=body,
             max_bytes=CHECK_BYTES,
-            seconds=_SECONDS_AFTER_VERDICT if after_verdict else CHECK_SECONDS,
+            seconds=SERVICES_SECONDS if after_verdict else CHECK_SECONDS,
         )

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from outcrop.limits import ISSUER_CHECKS
 from outcrop.scanner.rules.model import Rule
 from outcrop.validation.engine import Validator
-from outcrop.validation.issuer import MAX_CONCURRENT_CHECKS
 from outcrop.validation.verdict import Verdict
 
 
@@ -24,7 +24,7 @@ async def check_all(
 ) -> None:
     """Check all credentials; call `on_verdict(index, verdict)` for each one as soon as its verdict is known.
 
-    `index` is the position in `credentials`. Return when all are checked. At most MAX_CONCURRENT_CHECKS of
+    `index` is the position in `credentials`. Return when all are checked. At most ISSUER_CHECKS of
     one issuer are started at once, so that a credential does not spend its time limit waiting for others of
     the same issuer.
     """
@@ -45,5 +45,5 @@ async def check_all(
     async with asyncio.TaskGroup() as group:
         for queue in queues.values():
             queue.reverse()  # `pop` takes from the end, so this keeps the order
-            for _ in range(min(MAX_CONCURRENT_CHECKS, len(queue))):
+            for _ in range(min(ISSUER_CHECKS, len(queue))):
                 group.create_task(work_off(queue))

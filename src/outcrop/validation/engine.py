@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from outcrop import metrics
 from outcrop.domain.finding import Validation
+from outcrop.limits import ISSUER_REQUESTS_PER_SECOND, VALIDATION_SECONDS
 from outcrop.net.http import HttpClient
 from outcrop.scanner.rules.check_spec import CheckSpec, RequestSpec, choose_check, load_checks
 from outcrop.scanner.rules.model import Rule
@@ -23,9 +24,6 @@ from outcrop.validation.http.request import fill_request
 from outcrop.validation.issuer import IssuerLimiter, IssuerPausedError
 from outcrop.validation.registry import NAMED_CHECKS
 from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated
-
-REQUESTS_PER_SECOND = 10.0  # to one issuer
-_DEADLINE = 60.0  # seconds for one credential, including the time it waits for the rate limit
 
 
 class ValidationMode(StrEnum):
@@ -45,8 +43,8 @@ class Validator:
 
     http: HttpClient
     mode: ValidationMode = ValidationMode.SAFE
-    requests_per_second: float = REQUESTS_PER_SECOND
-    deadline: float = _DEADLINE
+    requests_per_second: float = ISSUER_REQUESTS_PER_SECOND
+    deadline: float = VALIDATION_SECONDS
     use_canaries: bool = False  # check known canaries too, although that alerts their owner
     _limiters: dict[str, IssuerLimiter] = field(default_factory=dict)
     _running: dict[_RunningKey, "asyncio.Task[Verdict]"] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """Limit the requests to one issuer.
 
-- At most MAX_CONCURRENT_CHECKS checks run at once (`slots`).
+- At most ISSUER_CHECKS checks run at once (`slots`).
 - Requests are spaced to stay below a rate, and wait while the issuer asks for a pause (`wait_turn`, `pause`).
 - After several failures to connect in a row no requests are sent for a while (`record_outcome`, `is_down`),
   so that an issuer that is down does not slow down the rest of a run.
@@ -10,13 +10,11 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-MAX_CONCURRENT_CHECKS = 10  # per issuer
-MAX_CONNECTIONS = 200  # to all issuers together
+from outcrop.limits import ISSUER_CHECKS, ISSUER_DOWN_SECONDS, ISSUER_FAILURES
+
 _RATE_MARGIN = (
     1.1  # the issuer counts arrivals, and requests that take different times arrive closer together
 )
-_MAX_FAILURES = 5  # in a row; then the issuer counts as down
-_DOWN_SECONDS = 60.0  # after this time the issuer is tried again
 
 
 class IssuerPausedError(TimeoutError):
@@ -29,7 +27,7 @@ class IssuerLimiter:
 
     requests_per_second: float
     max_wait: float  # seconds; a longer pause fails the check at once
-    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_CHECKS))
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ISSUER_CHECKS))
     _queue: asyncio.Lock = field(default_factory=asyncio.Lock)
     _next_at: float = 0.0  # time.monotonic() of the next allowed request
     _failures: int = 0
@@ -55,12 +53,12 @@ class IssuerLimiter:
     def record_outcome(self, *, responded: bool) -> None:
         """Add one to the count of failures in a row, or set it to 0 if the issuer `responded`.
 
-        `is_down` counts its _DOWN_SECONDS from the last call.
+        `is_down` counts its ISSUER_DOWN_SECONDS from the last call.
         """
         self._failures = 0 if responded else self._failures + 1
-        self._down_until = time.monotonic() + _DOWN_SECONDS
+        self._down_until = time.monotonic() + ISSUER_DOWN_SECONDS
 
     @property
     def is_down(self) -> bool:
-        """Whether _MAX_FAILURES or more requests in a row failed, the last one within _DOWN_SECONDS."""
-        return self._failures >= _MAX_FAILURES and time.monotonic() < self._down_until
+        """Whether ISSUER_FAILURES requests in a row failed, the last one within ISSUER_DOWN_SECONDS."""
+        return self._failures >= ISSUER_FAILURES and time.monotonic() < self._down_until

@@ -18,10 +18,11 @@ from outcrop import worker
 from outcrop.domain.clock import now
 from outcrop.domain.scan import COUNTERS, ScanStatus, SourceState, Trigger
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
+from outcrop.limits import SOURCE_ATTEMPTS
 from outcrop.runtime import prepare_database
 from outcrop.services import accounts
 from outcrop.services import targets as target_service
-from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext
+from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.enqueue import enqueue_source, start_run
 from outcrop.services.pipeline.fence import hold_source
 from outcrop.services.pipeline.host_access import load_credential
@@ -246,7 +247,7 @@ def test_a_released_source_does_not_count_as_an_attempt(backend: Backend, tenant
         assert claimed is not None
         return claimed.tries
 
-    assert [backend.run(claim_and_release) for _ in range(2 * MAX_ATTEMPTS)] == [1] * 2 * MAX_ATTEMPTS
+    assert [backend.run(claim_and_release) for _ in range(2 * SOURCE_ATTEMPTS)] == [1] * 2 * SOURCE_ATTEMPTS
 
 
 def scan(backend: Backend, tenant: Tenant, scan_id: UUID, source: str) -> None:
@@ -261,7 +262,7 @@ def test_an_unexpected_error_is_retried_three_times_and_reported_by_its_type(
         raise KeyError("a value that must not be shown")
 
     scan_id = start(backend, tenant, "https://shop.example")
-    for _ in range(MAX_ATTEMPTS - 1):
+    for _ in range(SOURCE_ATTEMPTS - 1):
         with before_call(scan_site, fail), pytest.raises(KeyError):
             scan(backend, tenant, scan_id, "https://shop.example")
     with before_call(scan_site, fail):
@@ -275,7 +276,7 @@ def test_an_unexpected_error_is_retried_three_times_and_reported_by_its_type(
     [
         (load_credential, 0),
         (scan_site, 0),
-        (scan_sources.finish_source, MAX_ATTEMPTS),  # such a source is finished without a scan
+        (scan_sources.finish_source, SOURCE_ATTEMPTS),  # such a source is finished without a scan
     ],
 )
 def test_a_scan_that_is_cancelled_at_any_step_does_not_count_as_an_attempt(

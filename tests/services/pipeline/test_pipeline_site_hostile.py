@@ -17,9 +17,9 @@ from uuid import UUID
 
 import pytest
 
+from outcrop.limits import CrawlLimits
 from outcrop.net.guard import look_up
 from outcrop.services.pipeline.context import RunLimits
-from outcrop.sources.web.crawl import CrawlLimits
 from tests.sources.conftest import Repo
 from tests.support.outbound import connections_to_loopback
 from tests.support.pipeline import token

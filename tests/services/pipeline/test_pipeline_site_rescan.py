@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from outcrop.domain.target import TargetKind
+from outcrop.limits import CrawlLimits
 from outcrop.net.guard import Egress
 from outcrop.services.pipeline.context import RunLimits
 from outcrop.services.pipeline.maintenance import mark_stale
-from outcrop.sources.web.crawl import CrawlLimits
 from tests.support.pipeline import token
 from tests.support.site_runs import Gate, SiteRuns, gap_reasons, linked, served, site_spec
 from tests.support.web_host import Reply, Route, page, redirect, script, text

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from outcrop.limits import PackLimits
 from outcrop.sources.git import objects
 from outcrop.sources.git.cat_file import Content, MessageId, read_with_git
 from outcrop.sources.git.enumerate_objects import list_objects
 from outcrop.sources.git.objects import READ_SIZES, ReadSizes
-from outcrop.sources.git.packs.pack import PackLimits
 from outcrop.sources.git.repository import open_local
 from tests.sources.conftest import Repo
 from tests.support.calls import recorded_calls

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from outcrop.limits import PackLimits
 from outcrop.scanner.engine.delta_scan import FileVersion
 from outcrop.sources.git import objects
 from outcrop.sources.git.cat_file import LargeObject
 from outcrop.sources.git.objects import ReadSizes
 from outcrop.sources.git.packs import pack
-from outcrop.sources.git.packs.pack import PackLimits, PackReader
+from outcrop.sources.git.packs.pack import PackReader
 from outcrop.sources.git.repository import open_local
 from tests.sources.conftest import Repo, Scan, token
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from outcrop.limits import GIT_FOLDER_LIMITS, GitFolderLimits
 from outcrop.net.http import open_http
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository
-from outcrop.sources.web.git_folder import GitFolderLimits, fetch_repository
+from outcrop.sources.web.git_folder import fetch_repository
 from outcrop.sources.web.git_objects import index_ids, inflate_object
 from tests.sources.conftest import Repo
 from tests.support.web_host import WebHost, page, text, web_host
@@ -37,7 +38,7 @@ class ServedGitFolder:
         )
 
 
-def fetch(host: WebHost, work: Path, limits: GitFolderLimits | None = None) -> Repository | None:
+def fetch(host: WebHost, work: Path, limits: GitFolderLimits = GIT_FOLDER_LIMITS) -> Repository | None:
     """Download the git folder of a host into `work`."""
 
     async def run() -> Repository | None:

@@ -6,13 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from outcrop.limits import PARSER_LIMITS
 from outcrop.net.http import HttpResponse
-from outcrop.sources.web.json_process import (
-    PARSER_LIMITS,
-    ParserDiedError,
-    read_json_links,
-    read_source_map,
-)
+from outcrop.sources.web.json_process import ParserDiedError, read_json_links, read_source_map
 from outcrop.sources.web.links import json_links
 from outcrop.sources.web.response_reader import full_text, parse_response
 from outcrop.sources.web.source_map import SourceMapError, original_files

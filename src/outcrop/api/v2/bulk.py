@@ -19,14 +19,18 @@ from outcrop.api.parameters import FindingParameters
 from outcrop.api.v2.context import ApiV2Context, api_v2_context
 from outcrop.api.v2.describe import SizeErrorShape
 from outcrop.domain.errors import BadInputError, ConflictError
-from outcrop.domain.finding import NOTE_LENGTH, Status, TriageAction, TriageResult
+from outcrop.domain.finding import Status, TriageAction, TriageResult
 from outcrop.domain.ids import ID_FORM, parse_id
 from outcrop.domain.paging import FindingQuery
+from outcrop.limits import (
+    BULK_BODY_BYTES,
+    BULK_BODY_SECONDS,
+    BULK_IDS,
+    BULK_MATCHES,
+    BULK_SECONDS,
+    NOTE_LENGTH,
+)
 from outcrop.services import findings
-
-MAX_IDS, MAX_MATCHES = 500, 1_000
-MAX_BODY_BYTES = 256 * 1024  # 500 ids have about 20 kB
-BODY_SECONDS, BULK_SECONDS = 10.0, 60.0  # to read the body; for the work afterwards
 
 router = APIRouter(prefix="/findings", tags=["findings"])
 
@@ -48,14 +52,14 @@ class BulkRequest(BaseModel):
         None, max_length=NOTE_LENGTH, description="Stored with each finding; ignored for `suppress`."
     )
     ids: list[StrictStr] | None = Field(
-        None, max_length=MAX_IDS, description="Ids of findings; each counts once."
+        None, max_length=BULK_IDS, description="Ids of findings; each counts once."
     )
     filter: dict[StrictStr, StrictStr] | None = Field(
         None,
         description="Parameters of the list of findings, as strings. Page and order have no meaning.",
     )
     expected_total: StrictInt | None = Field(
-        None, ge=0, le=MAX_MATCHES, description="Only with `filter`: how many findings must match it."
+        None, ge=0, le=BULK_MATCHES, description="Only with `filter`: how many findings must match it."
     )
 
     @model_validator(mode="after")
@@ -98,7 +102,7 @@ class BulkMeta(BaseModel):
 
 
 class BulkShape(BaseModel):
-    data: list[BulkResultShape] = Field(max_length=MAX_MATCHES)
+    data: list[BulkResultShape] = Field(max_length=BULK_MATCHES)
     meta: BulkMeta
 
 
@@ -156,10 +160,10 @@ _described[413] = {"model": SizeErrorShape, "description": "The body is too larg
 async def change_findings(request: Request) -> Response:
     """Apply one action to many findings."""
     context = api_v2_context(request)
-    context.deadline.extend(BODY_SECONDS)
+    context.deadline.extend(BULK_BODY_SECONDS)
     body = await _read_body(request)
     if body is None:
-        return errors.error(413, "too_large", f"the body has more than {MAX_BODY_BYTES} bytes")
+        return errors.error(413, "too_large", f"the body has more than {BULK_BODY_BYTES} bytes")
     bulk = _parse(body)
     ids = None if bulk.ids is None else _parse_ids(bulk.ids)
     query = None if bulk.filter is None else _parse_filter(bulk.filter)
@@ -211,13 +215,13 @@ def _respond(results: list[tuple[UUID, TriageResult]], statuses: dict[UUID, Stat
 
 
 async def _read_body(request: Request) -> bytes | None:
-    """Return the body; None if it is longer than MAX_BODY_BYTES."""
+    """Return the body; None if it is longer than BULK_BODY_BYTES."""
     parts, size = [], 0
     try:
         async for part in request.stream():
             parts.append(part)
             size += len(part)
-            if size > MAX_BODY_BYTES:
+            if size > BULK_BODY_BYTES:
                 return None
     except ClientDisconnect:
         raise BadInputError("the body ended early") from None
@@ -266,7 +270,7 @@ def _parse_filter(values: dict[str, str]) -> FindingQuery:
         raise ParameterError(
             [problem | {"loc": ["body", "filter", *problem["loc"][1:]]} for problem in error.detail]
         ) from None
-    return replace(read.query(), page=1, per_page=MAX_MATCHES)
+    return replace(read.query(), page=1, per_page=BULK_MATCHES)
 
 
 def _problem(loc: Any, type_: str, msg: str) -> dict[str, Any]:

@@ -18,13 +18,12 @@ from outcrop.api.parameters import (
     parse_path_id,
 )
 from outcrop.domain.errors import BadInputError
+from outcrop.limits import IDEMPOTENCY_KEY_LENGTH, IMPORT_REPO_LENGTH
 from outcrop.services.exchange import ImportFormat
 from outcrop.sources.repository_address import normalise_repository
 
-_KEY_LENGTH = 128
-_KEY = re.compile(rf"[!-~]{{1,{_KEY_LENGTH}}}", re.ASCII)
+_KEY = re.compile(rf"[!-~]{{1,{IDEMPOTENCY_KEY_LENGTH}}}", re.ASCII)
 _COMMIT = "^[0-9a-fA-F]{7,64}$"
-_REPO_LENGTH = 2_000
 
 IMPORT_ID = {"name": "import_id", "in": "path", "required": True, "schema": UUID_SCHEMA}
 IDEMPOTENCY_KEY = {
@@ -32,7 +31,7 @@ IDEMPOTENCY_KEY = {
     "in": "header",
     "required": False,
     "description": "The same key and request again get the first answer. Keys are kept for 7 days.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": _KEY_LENGTH, "pattern": "^[!-~]+$"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_LENGTH, "pattern": "^[!-~]+$"},
 }
 CONTENT_ENCODING = {
     "name": "Content-Encoding",
@@ -52,9 +51,11 @@ def _check_repository(text: str) -> str:
 
 Repo = Annotated[
     str,
-    Field(min_length=1, max_length=_REPO_LENGTH),
+    Field(min_length=1, max_length=IMPORT_REPO_LENGTH),
     AfterValidator(_check_repository),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": _REPO_LENGTH, "pattern": r"^[^\u0000]*$"}),
+    WithJsonSchema(
+        {"type": "string", "minLength": 1, "maxLength": IMPORT_REPO_LENGTH, "pattern": r"^[^\u0000]*$"}
+    ),
 ]
 Commit = Annotated[str, Field(pattern=_COMMIT)]
 
@@ -84,7 +85,7 @@ def idempotency_key(headers: list[tuple[bytes, bytes]]) -> str | None:
     if len(values) > 1:
         raise ParameterError([_header_problem("duplicate_parameter", "Input should be given once")])
     if _KEY.fullmatch(values[0]) is None:
-        message = f"Input should be 1 to {_KEY_LENGTH} visible ASCII characters"
+        message = f"Input should be 1 to {IDEMPOTENCY_KEY_LENGTH} visible ASCII characters"
         raise ParameterError([_header_problem("string_pattern_mismatch", message)])
     return values[0]
 

@@ -16,7 +16,6 @@ from outcrop.domain.finding import (
 )
 from outcrop.domain.paging import OrderDir
 
-COMMENT_LENGTH = 2_000
 UNASSIGNED = "none"  # the filter for what nobody has been assigned to
 
 

@@ -9,9 +9,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-MAX_BRANCHES = 20  # that are kept of a push and of a run
-MAX_TEXT = 300  # characters of a name
-MAX_ADDRESS = 2_000  # characters
+from outcrop.limits import PUSH_BRANCHES
 
 
 class HookHost(StrEnum):
@@ -115,6 +113,6 @@ def join_pushes(pushes: Sequence[ReportedPush], repository: str, earlier: RunPus
         last.branches[0] if last.branches else None,
         last.author,
         last.after,
-        tuple(branches)[-MAX_BRANCHES:],
+        tuple(branches)[-PUSH_BRANCHES:],
         len(pushes) + (0 if earlier is None else earlier.pushes),
     )

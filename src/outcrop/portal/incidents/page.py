@@ -7,9 +7,10 @@ from starlette.responses import Response
 
 from outcrop.domain.account import Permission
 from outcrop.domain.errors import BadInputError, BusyError, NotFoundError, OutcropError
-from outcrop.domain.finding import NOTE_LENGTH, Finding, TriageAction, TriageResult
-from outcrop.domain.incident import COMMENT_LENGTH, Incident, IncidentStatus
+from outcrop.domain.finding import Finding, TriageAction, TriageResult
+from outcrop.domain.incident import Incident, IncidentStatus
 from outcrop.domain.triage.undo import UNDOABLE
+from outcrop.limits import COMMENT_LENGTH, INCIDENT_SECONDS, NOTE_LENGTH
 from outcrop.portal.check_state import describe_check
 from outcrop.portal.labels import DONE
 from outcrop.portal.queries import whole_number
@@ -22,7 +23,6 @@ from outcrop.services.findings.mentions import see_comments
 from outcrop.services.pipeline.enqueue import request_validation
 
 COMMENTS = 50  # on one page
-ACTION_SECONDS = 60.0  # an incident may have thousands of places
 
 
 async def show_incident(request: PortalRequest) -> Response:
@@ -106,7 +106,7 @@ async def act(request: PortalRequest) -> Response:
     action = next((action for action in TriageAction if action == request.path("action")), None)
     if action is None:
         raise NotFoundError("there is no such action")
-    request.http.state.deadline.extend(ACTION_SECONDS)
+    request.http.state.deadline.extend(INCIDENT_SECONDS)
     triage_id = uuid4()
     try:
         note = await read_note(request)

@@ -9,10 +9,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-MAX_MEMBER_BYTES = 128 << 20
-MAX_TOTAL_BYTES = 512 << 20
-MAX_MEMBERS = 100_000
-MAX_SECONDS = 60.0
+from outcrop.limits import ARCHIVE_BYTES, ARCHIVE_MEMBER_BYTES, ARCHIVE_MEMBERS, ARCHIVE_SECONDS
+
 # Whatever the libraries raise on damaged data.
 READ_ERRORS = (
     OSError, EOFError, ValueError, KeyError, IndexError, RuntimeError, NotImplementedError, MemoryError,
@@ -40,14 +38,14 @@ class UnpackBudget:
     """
 
     clock: Callable[[], float] = time.monotonic
-    bytes_left: int = MAX_TOTAL_BYTES
-    members_left: int = MAX_MEMBERS
-    max_member_bytes: int = MAX_MEMBER_BYTES
+    bytes_left: int = ARCHIVE_BYTES
+    members_left: int = ARCHIVE_MEMBERS
+    max_member_bytes: int = ARCHIVE_MEMBER_BYTES
     gaps: list[str] = field(default_factory=list)
     _deadline: float = 0.0
 
     def __post_init__(self) -> None:
-        self._deadline = self.clock() + MAX_SECONDS
+        self._deadline = self.clock() + ARCHIVE_SECONDS
 
     def exceeded_limit(self) -> str | None:
         """Return the limit that is exceeded, as the text of a gap; None if no limit is exceeded."""

@@ -9,6 +9,7 @@ import re
 import tarfile
 from collections.abc import Callable, Iterator
 
+from outcrop.limits import ARCHIVE_DEPTH
 from outcrop.scanner.text.archive_members import (
     READ_ERRORS,
     DecodedText,
@@ -32,7 +33,6 @@ from outcrop.scanner.text.python_constants import read_python_cache
 from outcrop.scanner.text.sqlite_rows import read_sqlite
 from outcrop.scanner.text.zip_archives import read_zip
 
-_MAX_DEPTH = 6  # a container image: its tar, the gzip of a layer, its tar, an archive, a file in that
 _TAR_BLOCK_BYTES = 512
 # Each byte by its kind: `a` for text, 0 for zero, 1 for others.
 _BYTE_KINDS = bytes(97 if byte in b"\t\r\n" or 32 <= byte < 127 else min(byte, 1) for byte in range(256))
@@ -59,7 +59,7 @@ def unpack_texts(
             budget.gaps.append(f"{label}: cannot be unpacked, {unsupported} is not supported")
         yield name, _decode_wide(data)
         return
-    if depth >= _MAX_DEPTH:
+    if depth >= ARCHIVE_DEPTH:
         budget.gaps.append(f"{label}: nested too deeply, was not unpacked")
         yield name, data
         return

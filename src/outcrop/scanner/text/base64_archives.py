@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from outcrop.limits import BASE64_ARCHIVE_EXPANSION, BASE64_ARCHIVE_LENGTH
+
 # The first five characters of base64 of gzip, of base64 of gzip encoded twice, of zip.
 _PREFIX_CHARS = 5
 _GZIP, _GZIP_TWICE, _ZIP = "H4sI[A-H]", "SDRzS", "UEsDB"
@@ -19,8 +21,6 @@ BASE64_ARCHIVE_PATTERNS = tuple(
 _BASE64_RUN = re.compile(rb"[0-9A-Za-z+/_-]++(?:\r?\n[ \t]*+[0-9A-Za-z+/_-]++)*+")
 _SPACE = b" \t\r\n"
 _STANDARD_ALPHABET = bytes.maketrans(b"-_", b"+/")
-_MAX_RUN_CHARS = 8 << 20
-_MAX_EXPANSION = 100  # unpacked bytes per byte of the archive: a text may be full of small bombs
 
 
 class ArchivedText(NamedTuple):
@@ -45,7 +45,7 @@ def unpack_base64_archives(data: bytes, ends: list[int]) -> Iterator[ArchivedTex
     last_stop = 0
     for end in ends:
         start = end - _PREFIX_CHARS
-        run = _BASE64_RUN.match(data, start, start + _MAX_RUN_CHARS) if start >= last_stop else None
+        run = _BASE64_RUN.match(data, start, start + BASE64_ARCHIVE_LENGTH) if start >= last_stop else None
         if run is None:
             continue
         last_stop = run.end()
@@ -74,10 +74,11 @@ def _decode(run: bytes) -> bytes:
 def _unpack(content: bytes) -> Iterator[bytes]:
     """Yield the texts of an archive, or `content` itself if it is no archive or cannot be read.
 
-    At most _MAX_EXPANSION times the size of the archive is unpacked; the rest is dropped without a gap.
+    At most BASE64_ARCHIVE_EXPANSION times the size of the archive is unpacked; the rest is dropped, without a
+    gap.
     """
     from outcrop.scanner.text.archive_members import UnpackBudget  # noqa: PLC0415 - rarely needed
     from outcrop.scanner.text.archives import unpack_texts  # noqa: PLC0415 - rarely needed
 
-    budget = UnpackBudget(bytes_left=_MAX_EXPANSION * len(content))
+    budget = UnpackBudget(bytes_left=BASE64_ARCHIVE_EXPANSION * len(content))
     return (text for _, text in unpack_texts(content, budget))

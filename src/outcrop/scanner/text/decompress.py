@@ -5,14 +5,13 @@ import lzma
 import zlib
 from collections.abc import Callable
 
-from outcrop.limits import ZSTD_WINDOW_BYTES
+from outcrop.limits import LZMA_MEMORY, ZSTD_WINDOW_BYTES
 from outcrop.scanner.text.archive_members import READ_ERRORS, Members, RawBytes, UnpackBudget
 
 # Compressed bytes that a decompressor gets at a time. What it returns before damage is kept. The first steps
 # are small, since a file may have very many small streams.
 _FIRST_STEP_BYTES, _MAX_STEP_BYTES = 1 << 9, 1 << 16
 _ZSTD_STEP_BYTES = 1 << 8  # four bytes can become 128 KiB
-_LZMA_MEMORY = 256 << 20
 _DAMAGED = "damaged, only a part was unpacked"
 
 
@@ -163,7 +162,7 @@ def read_xz(data: bytes, budget: UnpackBudget) -> Members:
     Both have the name "". The content is subtracted from the budget. Raise ValueError if nothing can be
     decompressed.
     """
-    return _read_streams(data, budget, lambda: lzma.LZMADecompressor(memlimit=_LZMA_MEMORY))
+    return _read_streams(data, budget, lambda: lzma.LZMADecompressor(memlimit=LZMA_MEMORY))
 
 
 def read_zstd(data: bytes, budget: UnpackBudget) -> Members:
@@ -181,9 +180,7 @@ def read_lzma(data: bytes, budget: UnpackBudget) -> Members:
     Both have the name "". The content is subtracted from the budget. Raise ValueError if nothing can be
     decompressed.
     """
-    return _read_streams(
-        data, budget, lambda: lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_LZMA_MEMORY)
-    )
+    return _read_streams(data, budget, lambda: lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=LZMA_MEMORY))
 
 
 def _read_streams(

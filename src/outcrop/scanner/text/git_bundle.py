@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 
 from dulwich.pack import apply_delta
 
-from outcrop.limits import BUNDLE_BYTES, BUNDLE_OBJECTS
+from outcrop.limits import BUNDLE_BYTES, BUNDLE_HEADER_BYTES, BUNDLE_OBJECTS
 from outcrop.scanner.text.archive_members import READ_ERRORS, Members, RawBytes, UnpackBudget
 from outcrop.scanner.text.decompress import Inflater, read_stream
 
-_MAX_HEADER_BYTES = 16 << 20
 _PACK = b"PACK\0\0\0\2"
 _PACK_HEADER_BYTES = 12
 _COMMIT, _TREE, _BLOB, _TAG, _OFFSET_DELTA, _REF_DELTA = 1, 2, 3, 4, 6, 7
@@ -30,7 +29,7 @@ def read_git_bundle(data: bytes, budget: UnpackBudget) -> Members:
     The refs have the name "" and are raw bytes. Everything else is subtracted from the budget. Raise
     ValueError if there is no pack.
     """
-    end = data.find(b"\n\n", 0, _MAX_HEADER_BYTES)
+    end = data.find(b"\n\n", 0, BUNDLE_HEADER_BYTES)
     if end < 0 or not data.startswith(_PACK, end + 2):
         raise ValueError("a bundle without a pack")
     header = data[: end + 1]

@@ -7,6 +7,8 @@
 import re
 from struct import Struct
 
+from outcrop.limits import UTF16_STRINGS_BYTES
+
 _HEADER_BYTES = 512  # read of each file: the header of a tar
 # Formats without a reader, by their first bytes.
 _UNSUPPORTED_FORMATS = {
@@ -57,7 +59,6 @@ _MOST, _HALF, _FEW = 0.8, 0.4, 0.1  # shares of zero bytes
 _TEXT_BYTES = bytes(range(0x20, 0x7F)) + b"\t\r\n"
 # Programs, old Office documents and registry hives of Windows: their strings are in UTF-16.
 _UTF16_STRING_FORMATS = (b"MZ", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"regf")
-_MAX_UTF16_STRING_BYTES = 4 << 20  # larger files are scanned in parts, without decoding
 
 # --- the end of a zip
 ZIP_END = b"PK\5\6"
@@ -137,7 +138,7 @@ def has_utf16_strings(data: bytes | bytearray, start: int = 0, stop: int | None 
     The file is `data` from `start` to `stop` (None: to the end). False for files of over 4 MB.
     """
     stop = len(data) if stop is None else stop
-    return data.startswith(_UTF16_STRING_FORMATS, start, stop) and stop - start <= _MAX_UTF16_STRING_BYTES
+    return data.startswith(_UTF16_STRING_FORMATS, start, stop) and stop - start <= UTF16_STRINGS_BYTES
 
 
 def detect_unsupported_format(header: bytes) -> str | None:

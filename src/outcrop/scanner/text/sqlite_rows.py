@@ -10,7 +10,7 @@ from struct import Struct, unpack
 
 import orjson
 
-from outcrop.limits import SQLITE_TABLES
+from outcrop.limits import SQLITE_STATEMENT_LENGTH, SQLITE_TABLES
 from outcrop.scanner.text.archive_members import READ_ERRORS, Members, RawBytes, UnpackBudget, blank
 
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -22,7 +22,6 @@ _INTEGER_BYTES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}  # by serial type
 _FLOAT, _FIRST_BLOB, _FIRST_TEXT = 7, 12, 13
 _COLUMN_NAME = re.compile(r"""\s*+(?:"([^"]{1,200})"|`([^`]{1,200})`|\[([^\]]{1,200})\]|([\w$]{1,200}))""")
 _CONSTRAINT = re.compile(r"(?i)\s*+(?:constraint|primary|unique|check|foreign)\b")
-_MAX_STATEMENT_CHARS = 100_000
 _DAMAGED = "damaged, only a part was read"
 
 Value = str | int | float | None
@@ -75,7 +74,7 @@ class _Database:
             if kind == "index" and isinstance(root, int) and root > 0:
                 indexes.append(root)  # copies of values that a table has
             if kind == "table" and isinstance(root, int) and root > 0:
-                tables.append((str(name), root, _read_columns(str(statement)[:_MAX_STATEMENT_CHARS])))
+                tables.append((str(name), root, _read_columns(str(statement)[:SQLITE_STATEMENT_LENGTH])))
             if len(tables) > SQLITE_TABLES:
                 self.gap = "too many tables, the rest was skipped"
                 break

@@ -4,14 +4,8 @@ import io
 import struct
 import zipfile
 
-from outcrop.scanner.text.archive_members import (
-    MAX_MEMBERS,
-    READ_ERRORS,
-    Members,
-    RawBytes,
-    UnpackBudget,
-    blank,
-)
+from outcrop.limits import ARCHIVE_MEMBERS
+from outcrop.scanner.text.archive_members import READ_ERRORS, Members, RawBytes, UnpackBudget, blank
 from outcrop.scanner.text.decompress import Inflater, read_stream
 from outcrop.scanner.text.magic import ZIP_END, ZIP_END_SIZE
 
@@ -26,10 +20,10 @@ def read_zip(data: bytes, budget: UnpackBudget) -> Members:
     """Yield the data before a zip, its members, and its comments together with the data after it.
 
     All but the members have the name "". Everything is subtracted from the budget. If the directory cannot be
-    read or has more than MAX_MEMBERS entries, the members are found by their headers. Members that cannot be
-    read are added to the gaps of the budget; no error is raised for them, and what can be read is yielded.
+    read or has more than ARCHIVE_MEMBERS entries, the members are found by their headers. Members that cannot
+    be read are added to the gaps of the budget; no error is raised for them, and what can be read is yielded.
     """
-    if data.count(_DIRECTORY_ENTRY) > MAX_MEMBERS:  # zipfile would keep a directory of millions in memory
+    if data.count(_DIRECTORY_ENTRY) > ARCHIVE_MEMBERS:  # zipfile would keep a directory of millions in memory
         yield from _read_without_directory(data, budget)
         return
     try:

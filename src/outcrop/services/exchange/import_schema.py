@@ -17,12 +17,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from outcrop.domain.finding import NOTE_LENGTH, Confidence, SourceType, Status, Validation, Visibility
+from outcrop.domain.finding import Confidence, SourceType, Status, Validation, Visibility
 from outcrop.domain.finding_fields import FINDING_FIELDS, FindingField
 from outcrop.domain.ids import parse_id
+from outcrop.limits import IMPORT_FIELD_NESTING, NOTE_LENGTH
 
 _MAX_INT4 = 2**31 - 1  # the largest integer of the database columns
-_MAX_DEPTH = 32  # deeper JSON could exhaust the stack when it is written again
 
 
 def _check_nul(text: str) -> str:
@@ -52,9 +52,11 @@ def _parse_uuid(value: object) -> UUID:
 
 
 def _check_depth(value: object) -> object:
-    """Return the JSON value; raise if it is nested deeper than _MAX_DEPTH."""
-    if not _has_depth(value, _MAX_DEPTH):
-        raise PydanticCustomError("too_deep", "is nested more than {deepest} deep", {"deepest": _MAX_DEPTH})
+    """Return the JSON value; raise if it is nested deeper than IMPORT_FIELD_NESTING."""
+    if not _has_depth(value, IMPORT_FIELD_NESTING):
+        raise PydanticCustomError(
+            "too_deep", "is nested more than {deepest} deep", {"deepest": IMPORT_FIELD_NESTING}
+        )
     return value
 
 

@@ -5,14 +5,13 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
 from outcrop.domain.errors import BadInputError
+from outcrop.limits import IMPORT_NESTING, IMPORT_RECORD_BYTES
 from outcrop.services.exchange.record_error import RecordError
 
 ITEM = None  # in a path: any element of an array
 ANY_KEY = "\0"  # in a path: any key of an object
 JsonPath = tuple[str | None, ...]
-MAX_ELEMENT_BYTES = 4 * 1024 * 1024
 _CHUNK_BYTES = 1 << 20
-_MAX_DEPTH = 200
 # A string or a bracket. Group 1 is empty if the end of the string is not in the buffer yet.
 _TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*("?)|[\[\]{}]', re.DOTALL)
 _OPENING = {b"}": b"{", b"]": b"["}
@@ -41,7 +40,7 @@ class _Bracket:
 
 
 def read_elements(
-    file: BinaryIO, path: JsonPath, max_bytes: int = MAX_ELEMENT_BYTES
+    file: BinaryIO, path: JsonPath, max_bytes: int = IMPORT_RECORD_BYTES
 ) -> Iterator[tuple[bytes, int]]:
     """Yield each object at a path such as `("runs", ITEM, "results", ITEM)`, and the number of bytes read."""
     for element in read_elements_at(file, [path], max_bytes):
@@ -49,7 +48,7 @@ def read_elements(
 
 
 def read_elements_at(
-    file: BinaryIO, paths: Sequence[JsonPath], max_bytes: int = MAX_ELEMENT_BYTES
+    file: BinaryIO, paths: Sequence[JsonPath], max_bytes: int = IMPORT_RECORD_BYTES
 ) -> Iterator[Element]:
     """Yield each object at one of the paths; an object inside of a yielded one is not yielded itself.
 
@@ -131,7 +130,7 @@ class _ElementScanner:
 
     def _open_bracket(self, bracket: bytes) -> None:
         """Push a bracket, and begin an element if the bracket is an object at one of the paths."""
-        if len(self._open) >= _MAX_DEPTH:
+        if len(self._open) >= IMPORT_NESTING:
             raise RecordError(self.position, "is nested too deeply")
         parent = self._open[-1] if self._open else None
         key = self._key[1:-1].decode("utf-8", "replace") if parent and parent.bracket == b"{" else None

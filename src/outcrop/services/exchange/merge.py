@@ -12,8 +12,9 @@ from functools import reduce
 from typing import Any
 from uuid import UUID
 
-from outcrop.domain.finding import MAX_LINES, Finding, Validation
+from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import is_password
+from outcrop.limits import FINDING_LINES
 from outcrop.services.exchange.formats import RecordError
 from outcrop.services.exchange.import_records import ImportRecord, mask_finding
 from outcrop.services.exchange.place_records import place_records
@@ -169,7 +170,7 @@ def _join_lines(earlier: FindingRecord, report: FindingRecord) -> FindingRecord:
     total = max(len(lines), earlier.finding.lines_total, report.finding.lines_total)
     if report.finding.line_number is None or total == report.finding.lines_total:
         return report
-    finding = replace(report.finding, lines=tuple(lines[:MAX_LINES]), lines_total=total)
+    finding = replace(report.finding, lines=tuple(lines[:FINDING_LINES]), lines_total=total)
     return replace(report, finding=finding)
 
 

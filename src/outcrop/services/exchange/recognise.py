@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
+from outcrop.limits import IMPORT_CONTEXT_LENGTH
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.rules.model import Strength
 from outcrop.services.exchange.import_schema import ImportedFinding
-
-_MAX_CONTEXT = 16_384  # characters of a context that are searched
 
 
 class Recogniser:
@@ -38,7 +37,7 @@ class Recogniser:
         if (hit := self._choose(bare, values)) is None and "generic" not in type_:
             hit = self._choose("\n".join([f'{type_} = "{imported.secret}"', *imported.parts]), values)
         if hit is None and imported.surroundings:
-            hit = self._choose(imported.surroundings[:_MAX_CONTEXT], values, generic=True)
+            hit = self._choose(imported.surroundings[:IMPORT_CONTEXT_LENGTH], values, generic=True)
         return hit
 
     def mask(self, text: str) -> str:
@@ -49,7 +48,9 @@ class Recogniser:
 
     def _recognise_snippet(self, snippet: str) -> Hit | None:
         """Return the only specific hit in a text; None if there are none or several."""
-        hits = [hit for hit in self._find(snippet[:_MAX_CONTEXT]) if hit.strength is not Strength.GENERIC]
+        hits = [
+            hit for hit in self._find(snippet[:IMPORT_CONTEXT_LENGTH]) if hit.strength is not Strength.GENERIC
+        ]
         return hits[0] if len(hits) == 1 and not hits[0].placeholder else None
 
     def _choose(self, text: str, values: Iterable[str], *, generic: bool = False) -> Hit | None:

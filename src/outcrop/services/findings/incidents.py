@@ -11,10 +11,11 @@ from uuid import UUID
 
 from outcrop.domain.errors import NotFoundError
 from outcrop.domain.finding import Finding, TriageAction, TriageResult
-from outcrop.domain.incident import COMMENT_LENGTH, Comment, Incident, IncidentQuery
+from outcrop.domain.incident import Comment, Incident, IncidentQuery
 from outcrop.domain.incident.mentions import find_mentions
 from outcrop.domain.paging import Page
 from outcrop.domain.secret import MaskedText, is_password
+from outcrop.limits import COMMENT_LENGTH
 from outcrop.services import findings
 from outcrop.store import audit
 from outcrop.store.db import Connection, limit_lock_wait

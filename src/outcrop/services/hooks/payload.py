@@ -7,11 +7,10 @@ from urllib.parse import unquote_to_bytes
 import orjson
 
 from outcrop.domain.errors import BadInputError, OutcropError
-from outcrop.limits import HOOK_BODY_BYTES, HOOK_VALUES, MEGA
+from outcrop.limits import HOOK_BODY_BYTES, HOOK_ESCAPES, HOOK_VALUES, MEGA
 
 _FORM = "application/x-www-form-urlencoded"
 _FIELD = b"payload="
-_MAX_ESCAPES = 3 * HOOK_VALUES
 
 
 class HookTooLargeError(OutcropError):
@@ -47,6 +46,6 @@ def _read_form(body: bytes | bytearray) -> bytes:
     field = next((part for part in body.split(b"&", 100) if part.startswith(_FIELD)), None)
     if field is None:
         raise BadInputError("the form has no field `payload`")
-    if field.count(b"%") > _MAX_ESCAPES:
+    if field.count(b"%") > HOOK_ESCAPES:
         raise TooManyValuesError
     return unquote_to_bytes(bytes(field).removeprefix(_FIELD).replace(b"+", b" "))

@@ -12,21 +12,19 @@ from outcrop import __version__
 from outcrop.domain.release import Release, parse_release
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret
-from outcrop.limits import SOURCE_LIMITS, SourceLimits
+from outcrop.limits import CRAWL_LIMITS, SOURCE_LIMITS, CrawlLimits, SourceLimits
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpClient
 from outcrop.sandbox import Owner
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.code_host.options import RETRY_DELAYS
 from outcrop.sources.isolated.process_pool import ProcessPool
-from outcrop.sources.web.crawl import CRAWL_LIMITS, CrawlLimits
 from outcrop.store.db import Pool
 from outcrop.store.keyring import Keyring
 from outcrop.validation.engine import Validator
 
 RELEASE = parse_release(__version__)
 ACTOR = "scan"  # the actor of a run's lines in the audit trail
-MAX_ATTEMPTS = 3  # a source or a plan fails after its worker has died this often
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

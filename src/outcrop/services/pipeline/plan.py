@@ -15,7 +15,8 @@ from outcrop import metrics
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap, ScanStatus, SourceState
 from outcrop.domain.target import PR_COMMENT, PR_STATUS, TargetKind, TargetSpec, split_stored_name
-from outcrop.services.pipeline.context import ACTOR, MAX_ATTEMPTS, RunContext, SourceKey
+from outcrop.limits import SOURCE_ATTEMPTS
+from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey
 from outcrop.services.pipeline.enqueue import PUSHED_NAME, enqueue_report, enqueue_source, lane_of
 from outcrop.services.pipeline.fence import OutdatedScanError, send_heartbeats, write_transaction
 from outcrop.services.pipeline.host_access import load_credential, open_host_of
@@ -28,7 +29,7 @@ from outcrop.store.db import Connection, current_time
 from outcrop.store.runs import jobs, scan_sources, scans
 from outcrop.store.runs.scans import PLAN_SOURCE
 
-TOO_MANY_ATTEMPTS = f"its worker has died {MAX_ATTEMPTS} times"
+TOO_MANY_ATTEMPTS = f"its worker has died {SOURCE_ATTEMPTS} times"
 _BATCH_SIZE = 100  # sources that one transaction adds
 
 
@@ -88,9 +89,9 @@ async def _resolve(
     """Yield the sources of a target, as its own credential sees them; append skipped sources to `gaps`.
 
     Without a credential of its own the operator's token is used. Raise OperatorError if the plan was tried
-    more than MAX_ATTEMPTS times, and what `resolve_target` raises.
+    more than SOURCE_ATTEMPTS times, and what `resolve_target` raises.
     """
-    if claimed.attempts > MAX_ATTEMPTS:
+    if claimed.attempts > SOURCE_ATTEMPTS:
         raise OperatorError(TOO_MANY_ATTEMPTS)
     token = await load_credential(context, key.account_id, claimed.run.target_id)
     host = open_host_of(context, key, spec, token, on_gap=gaps.append, start=start)

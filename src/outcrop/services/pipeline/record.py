@@ -35,6 +35,7 @@ from outcrop.domain.place import PLAIN_PATH, SEALED_PATH, SERVED_TYPES, identity
 from outcrop.domain.release import format_release
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
+from outcrop.limits import AUTHOR_LENGTH
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.masking import find_in_texts, is_masked_in_paths
 from outcrop.scanner.engine.ruleset import RuleSet
@@ -58,8 +59,6 @@ from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.keyring import DamagedValueError
 from outcrop.store.runs import scan_sources, scans, sources
 from outcrop.store.runs.sources import LockedFinding, SourceCheckpoint, StoredFinding
-
-_MAX_AUTHOR = 512  # characters that are stored
 
 
 class ScanCoverage(Enum):
@@ -369,7 +368,7 @@ def _move_to_place(finding: Finding, secret: DetectedSecret, recording: _Recordi
         matched_text=_storable(hit.secret.masked()),
         pattern=CredentialPattern(hit.rule.name, hit.rule.secret_type),
         commit=None if origin is None else origin.commit or None,
-        author=None if author is None else _storable(recording.author_masker.mask(author))[:_MAX_AUTHOR],
+        author=None if author is None else _storable(recording.author_masker.mask(author))[:AUTHOR_LENGTH],
         committed_at=None if origin is None else origin.committed_at,
     )
 

@@ -8,7 +8,8 @@ import structlog
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap
 from outcrop.domain.target import ENCRYPTED
-from outcrop.services.pipeline.context import MAX_ATTEMPTS, RunContext, SourceKey, SourceReport
+from outcrop.limits import SOURCE_ATTEMPTS
+from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport
 from outcrop.services.pipeline.discussion_source import scan_discussions
 from outcrop.services.pipeline.fence import OutdatedScanError, hold_source
 from outcrop.services.pipeline.git_source import scan_repository
@@ -64,14 +65,14 @@ async def _scan(
 ) -> str | None:
     """Scan a claimed source; return None, or the reason if that fails, which is also added to the gaps.
 
-    An expected error is such a reason, and so is a source that was tried more than MAX_ATTEMPTS times. An
+    An expected error is such a reason, and so is a source that was tried more than SOURCE_ATTEMPTS times. An
     unexpected exception is raised, so that the job is tried again; in the last attempt it is a reason too. A
     failure of the database is always raised.
     """
     source = source_from_json(claimed.spec)
     error = TOO_MANY_ATTEMPTS
     try:
-        if claimed.attempts <= MAX_ATTEMPTS:
+        if claimed.attempts <= SOURCE_ATTEMPTS:
             token = await load_credential(context, key.account_id, claimed.run.target_id)
             source = _open_url(context, key, claimed, source)
             await claim_aliases(context, key, source)
@@ -82,7 +83,7 @@ async def _scan(
     except (*UNAVAILABLE, OutdatedScanError):
         raise
     except Exception as failure:
-        if claimed.attempts < MAX_ATTEMPTS:
+        if claimed.attempts < SOURCE_ATTEMPTS:
             raise
         error = f"scanning failed ({type(failure).__name__})"  # the exception's text may contain a credential
     report.gaps.append(Gap(source.full_name or source.html_url or source.url, error))

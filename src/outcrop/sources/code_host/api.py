@@ -17,6 +17,7 @@ import orjson
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
+from outcrop.limits import HOST_IDLE_PAGES
 from outcrop.sources.code_host.errors import ERROR_KINDS, HostError
 from outcrop.sources.code_host.options import API_OPTIONS, ApiOptions, EtagCache
 from outcrop.sources.code_host.rate_limit import RateLimit, response_date
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from outcrop.net.http import HttpClient, HttpResponse
 
 _MAX_MESSAGE = 300  # characters of an error message: it repeats text from the host
-_MAX_IDLE_PAGES = 3  # pages in a row that repeat only what earlier pages had
 _OUTDATED_PAGE = {
     HTTPStatus.BAD_REQUEST,
     HTTPStatus.NOT_FOUND,
@@ -193,7 +193,7 @@ class HostApi:
         seen_ids: set[object] = set()
         idle_pages = 0
         while url is not None:
-            if url in requested or len(requested) == self._max_pages or idle_pages == _MAX_IDLE_PAGES:
+            if url in requested or len(requested) == self._max_pages or idle_pages == HOST_IDLE_PAGES:
                 raise HostError("malformed", f"{_printable_url(url)}: the pages do not end")
             requested.add(url)
             reply = await self._get_page(url, first)

@@ -4,11 +4,11 @@ import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from outcrop.limits import HOST_TEXT_LENGTH
 from outcrop.sources.code_host.api import origin
 from outcrop.sources.code_host.errors import HostError
 
 _T = TypeVar("_T")
-_MAX_TEXT = 2_000  # characters of a name, a path or a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Fields:
     def matching(self, raw: Any, name: str, pattern: re.Pattern[str]) -> str:
         """Return the text in the field `name`; raise HostError unless the pattern matches all of it."""
         value = self.field(raw, name, str)
-        if len(value) > _MAX_TEXT or not pattern.fullmatch(value):
+        if len(value) > HOST_TEXT_LENGTH or not pattern.fullmatch(value):
             raise self.missing(name)
         return value
 

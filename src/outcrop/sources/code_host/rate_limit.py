@@ -7,6 +7,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
+from outcrop.limits import HOST_WAIT_SECONDS, HOST_WAITS
 from outcrop.sources.code_host.errors import HostError
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 _LIMIT_STATUSES = {HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}
 _LIMIT_TEXT = re.compile(rb"rate limit|abuse detection", re.IGNORECASE)  # the second on older servers
-_MAX_WAITS = 5
 # For a limit without a time: GitHub's documentation asks for one minute, then for longer waits each time.
 _FIRST_WAIT = 60.0
 _MAX_DOUBLED_WAIT = 900.0
@@ -125,7 +125,7 @@ class RateLimit:
     def is_limited(self, response: "HttpResponse", waits: int) -> bool:
         """Whether the host refused the request because of a rate limit. If so, block further requests.
 
-        `waits` is how often this request has been refused before. Raise HostError if that is _MAX_WAITS
+        `waits` is how often this request has been refused before. Raise HostError if that is HOST_WAITS
         times.
         """
         if response.status not in _LIMIT_STATUSES:
@@ -139,12 +139,12 @@ class RateLimit:
             and not _LIMIT_TEXT.search(response.body)
         ):
             return False
-        if waits == _MAX_WAITS:
-            raise HostError("limited", f"{self._host} still refuses requests after {_MAX_WAITS} waits")
+        if waits == HOST_WAITS:
+            raise HostError("limited", f"{self._host} still refuses requests after {HOST_WAITS} waits")
         if retry_after is not None:
             self._block(max(retry_after, 1), f"{self._host} asks for a pause")
         elif not is_used_up or _limit_number(response, "Reset") is None:
-            self._block(min(_FIRST_WAIT * 2**waits, _MAX_DOUBLED_WAIT), f"{self._host} asks for a pause")
+            self._block(min(_FIRST_WAIT * 2**waits, HOST_WAIT_SECONDS), f"{self._host} asks for a pause")
         return True
 
     def _retry_after(self, response: "HttpResponse") -> float | None:

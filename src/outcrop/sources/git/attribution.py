@@ -14,6 +14,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from typing import IO, Any
 
 from outcrop.domain.place import COMMIT_MESSAGE, TAG_MESSAGE
+from outcrop.limits import TREE_LIST_BYTES
 from outcrop.sources.fork_pool import Emit, run_in_threads
 from outcrop.sources.git import command
 from outcrop.sources.git.cat_file import look_up
@@ -24,7 +25,6 @@ _CHUNK_COMMITS = 2_000  # per diff-tree process
 _MAX_PROCESSES = 4  # diff-tree processes that share `SourceLimits.diff_memory`
 _SUBMODULE_MODE = b"160000"
 _ABSENT_MODE = b"000000"  # the new mode of a deleted file
-_MAX_TREE_BYTES = 16 << 20  # of the output of ls-tree
 _MAX_LISTED_TIPS = 10  # whose files are listed if the attribution was cut short
 _UNKNOWN_RANK = 1 << 62  # of a tip: any commit of the history is older
 _READ_BYTES = 1 << 18  # of git's output at a time
@@ -194,14 +194,14 @@ def _drop_without_tree(repository: Repository, commits: list[bytes], emit: Emit)
 def list_files(repository: Repository, tree: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield blob and path of each file in a tree; `tree` is the id of a tree or commit.
 
-    Submodules are left out. Only the first _MAX_TREE_BYTES of git's output are read. If git fails, the files
+    Submodules are left out. Only the first TREE_LIST_BYTES of git's output are read. If git fails, the files
     that it has listed until then are yielded.
     """
     with command.start(
         repository.folder, ["ls-tree", "-r", "-z", "--full-tree", os.fsdecode(tree)]
     ) as process:
         assert process.stdout is not None  # noqa: S101 - for the type checker
-        out = process.stdout.read(_MAX_TREE_BYTES)
+        out = process.stdout.read(TREE_LIST_BYTES)
         process.kill()
     for entry in out.split(b"\0")[:-1]:
         fields, _, path = entry.partition(b"\t")

@@ -10,17 +10,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, NamedTuple, Self
 
-from outcrop.limits import READ_MEMORY
+from outcrop.limits import GIT_RESTARTS, LARGE_COMMIT_BYTES, READ_MEMORY
 from outcrop.scanner.engine.scan import ContentBatch
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository
 
 _BUFFER_BYTES = 2 << 20  # small, so that git goes on while objects are scanned
 _MAX_BUFFERED = _BUFFER_BYTES // 2  # bytes of an object in the buffer; a larger one is a stream
-_MAX_RESTARTS = 1_000
 _MESSAGE_TYPES = {b"commit", b"tag"}
 HEADER_END = b"\n\n"  # before the message of a commit or tag
-_MAX_HEADER_BYTES = 1 << 20  # of a commit or tag that is read as a stream
 
 
 class MessageId(bytes):
@@ -57,10 +55,10 @@ class LargeObject:
     def skip_header(self) -> None:
         """Skip the header of a commit or tag, up to its message; set `size` to the size of the message.
 
-        If the first _MAX_HEADER_BYTES have no end of a header, nothing is skipped, and `size` does not
+        If the first LARGE_COMMIT_BYTES have no end of a header, nothing is skipped, and `size` does not
         change.
         """
-        head = self.read(_MAX_HEADER_BYTES)
+        head = self.read(LARGE_COMMIT_BYTES)
         before, separator, after = head.partition(HEADER_END)
         unread = after if separator else before
         self._beginning = unread + self._beginning
@@ -91,11 +89,11 @@ def read_with_git(
     requested; a missing or damaged object is (id, None). If `messages_only`, commits and tags are yielded
     without their headers and have a MessageId as id. git ends at a damaged object. Then the remaining ids are
     passed to a second process, without buffering: the first id without an answer is the damaged object. After
-    _MAX_RESTARTS all further objects count as missing.
+    GIT_RESTARTS all further objects count as missing.
     """
     batches = iter(batches)
     pending: deque[bytes] = deque()
-    for _ in range(_MAX_RESTARTS):
+    for _ in range(GIT_RESTARTS):
         with _CatFile(repository, pending, batches, messages_only=messages_only) as buffered:
             yield from buffered.read()
         if buffered.is_complete:
@@ -125,7 +123,7 @@ def read_headers(repository: Repository, oids: list[bytes]) -> Iterator[tuple[by
     """
     for item in read_with_git(repository, [oids], messages_only=False) if oids else ():
         for oid, content in split_item(item):
-            raw = content.read(_MAX_HEADER_BYTES) if isinstance(content, LargeObject) else content or b""
+            raw = content.read(LARGE_COMMIT_BYTES) if isinstance(content, LargeObject) else content or b""
             yield oid, raw.partition(HEADER_END)[0].split(b"\n")
 
 
@@ -277,10 +275,10 @@ def look_up(
 
     `output_format` is the format of `git cat-file --batch-check`; by default the answer is the object id. git
     ends at a damaged object and at some unusual paths. The answers for these are None too, and git is started
-    again behind them. After _MAX_RESTARTS starts all further answers are None.
+    again behind them. After GIT_RESTARTS starts all further answers are None.
     """
     answers: list[bytes | None] = []
-    for _ in range(_MAX_RESTARTS if names else 0):
+    for _ in range(GIT_RESTARTS if names else 0):
         remaining = names[len(answers) :]
         code, out = command.run(
             repository.folder,

@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from outcrop.domain.finding import Confidence
+from outcrop.limits import PACK_LIMITS, PackLimits
 from outcrop.scanner.engine.delta_scan import FileVersion
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import (
@@ -36,7 +37,7 @@ from outcrop.sources.git.cat_file import (
     split_item,
 )
 from outcrop.sources.git.enumerate_objects import MessageBatch
-from outcrop.sources.git.packs.pack import PACK_LIMITS, PackLimits, PackReader
+from outcrop.sources.git.packs.pack import PackReader
 from outcrop.sources.git.repository import Repository
 
 _REPORT_BYTES = 8 << 20  # bytes of scanned blobs after which a process reports

@@ -4,10 +4,10 @@ import os
 import re
 from pathlib import Path
 
+from outcrop.limits import SYMBOLIC_REFS
 from outcrop.sources.located import printable_path
 
 OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_MAX_SYMBOLIC_DEPTH = 5  # symbolic refs that name each other
 
 Refs = dict[bytes, bytes]  # name of a ref -> object id in hexadecimal
 
@@ -113,9 +113,9 @@ def _follow_symbolic(content: bytes, symbolic: dict[bytes, bytes]) -> bytes:
     """Follow symbolic refs from the content `ref: <name>`; return the content of the last symbolic ref.
 
     If `name` is no symbolic ref, that is the passed content. `symbolic` maps the names of symbolic refs to
-    their contents. At most _MAX_SYMBOLIC_DEPTH are followed.
+    their contents. At most SYMBOLIC_REFS are followed.
     """
-    for _ in range(_MAX_SYMBOLIC_DEPTH):
+    for _ in range(SYMBOLIC_REFS):
         content = symbolic.get(content[4:].strip(), content)
     return content
 

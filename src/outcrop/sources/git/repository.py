@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from outcrop.limits import ALTERNATES_DEPTH
 from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git.ref_files import (
     OID,
@@ -25,7 +26,6 @@ from outcrop.sources.git.ref_files import (
     resolve_ref,
 )
 
-_MAX_ALTERNATES_DEPTH = 5
 _MAX_FOLDER_DEPTH = 2  # below an object folder, as in objects/info/commit-graphs
 _QUOTED_PATH = re.compile(rb'"((?:[^"\\]|\\[abfnrtv"\\]|\\[0-3][0-7]{2})*+)"', re.DOTALL)
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
@@ -209,7 +209,7 @@ def digest_refs(repository: Repository) -> str:
 def _find_object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
     """Return the object folder `first`, its alternates, and the alternates of these, each once.
 
-    Alternates are followed _MAX_ALTERNATES_DEPTH deep. A folder that is missing, also `first`, is left out,
+    Alternates are followed ALTERNATES_DEPTH deep. A folder that is missing, also `first`, is left out,
     and a gap is appended to `gaps`. Raise PermissionError if `first` cannot be listed.
     """
     found: list[Path] = []
@@ -224,7 +224,7 @@ def _find_object_folders(first: Path, gaps: list[str]) -> tuple[Path, ...]:
             gaps.append("an object folder that the repository borrows from is missing")
             continue
         found.append(folder)
-        if depth < _MAX_ALTERNATES_DEPTH:
+        if depth < ALTERNATES_DEPTH:
             alternates = parse_alternates(read_small_file(folder / "info" / "alternates", 1 << 16))
             pending += [(_resolve_path(folder / os.fsdecode(name)), depth + 1) for name in alternates]
     return tuple(found)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from outcrop.domain.errors import OperatorError
+from outcrop.limits import CHECKED_TIPS, TAG_DEPTH
 from outcrop.sources.git import command
 from outcrop.sources.git.cat_file import look_up, read_headers
 from outcrop.sources.git.id_sets import IdList
@@ -18,8 +19,6 @@ from outcrop.sources.git.repository import Repository
 from outcrop.sources.located import printable_path
 
 MISSING_COMMITS = "some commits are missing or damaged: their history is not followed"
-_MAX_TAG_DEPTH = 8  # tags of tags that are read one by one: each step starts git again
-_MAX_CHECKED_TIPS = 1_000  # whose objects are checked
 _COMMIT, _TAG, _TREE, _BLOB = b"commit", b"tag", b"tree", b"blob"
 
 
@@ -63,14 +62,14 @@ def _read_tags(repository: Repository, types: dict[bytes, bytes | None]) -> dict
     """Return the target of each annotated tag in `types`, and of the tags that these tags point at.
 
     `types` maps object ids to types; the types of all targets are added to `types`. The target of a tag that
-    cannot be read is None. Behind _MAX_TAG_DEPTH tags of tags, git peels the rest at once.
+    cannot be read is None. Behind TAG_DEPTH tags of tags, git peels the rest at once.
     """
     targets: dict[bytes, bytes | None] = {}
-    for depth in range(_MAX_TAG_DEPTH + 1):
+    for depth in range(TAG_DEPTH + 1):
         tags = [oid for oid, object_type in types.items() if object_type == _TAG and oid not in targets]
         if not tags:
             break
-        if depth < _MAX_TAG_DEPTH:
+        if depth < TAG_DEPTH:
             targets |= {
                 tag: next(iter(_header_ids(header, b"object ")), None)
                 for tag, header in read_headers(repository, tags)
@@ -209,9 +208,9 @@ def note_missing_objects(
 
     `missing` holds the missing objects of all commits if they are known. If `missing` is None, git searches
     for them in the newest `max_commits` commits, or in all commits if `max_commits` is None too. Of more than
-    _MAX_CHECKED_TIPS tips only the first are checked for missing objects of their own.
+    CHECKED_TIPS tips only the first are checked for missing objects of their own.
     """
-    missing_at_tips = _find_missing(repository, tips[:_MAX_CHECKED_TIPS], "--no-walk")
+    missing_at_tips = _find_missing(repository, tips[:CHECKED_TIPS], "--no-walk")
     if missing_at_tips:
         gaps.append(f"{len(missing_at_tips)} objects that the tips of refs name are missing")
     if missing is None:

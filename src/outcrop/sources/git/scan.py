@@ -16,7 +16,7 @@ from pathlib import Path
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
-from outcrop.limits import BLOB_PATHS
+from outcrop.limits import BLOB_PATHS, CHECKED_COMMITS
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.fork_pool import run_in_processes
 from outcrop.sources.git import attribution, objects
@@ -49,7 +49,6 @@ from outcrop.sources.located import ProgressCallback, ScanOutcome
 # Cached objects per batch: enough that neighbours in a pack share their bases, few enough for all processes.
 _RESCAN_BATCH = 100
 _SCAN_BATCH = 2_000  # objects per batch in a continued scan
-_MAX_CHECKED_COMMITS = 1_000  # newest commits that a continued scan checks for missing objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +208,7 @@ def continue_scan(scan: GitScan, earlier: EarlierScan) -> ContinuedScan:
     gaps: list[str] = []
     tips = find_tips(repository, gaps)
     commits = list_commits(repository, tips.commits, gaps)
-    max_commits = _MAX_CHECKED_COMMITS if earlier.tips else None
+    max_commits = CHECKED_COMMITS if earlier.tips else None
     note_missing_objects(repository, tips.objects, gaps, max_commits=max_commits)
     known_blobs = {blob for secret in earlier.secrets for blob in secret.blobs}
     results = scan_batches(scan, _list_unscanned(scan, tips, earlier.tips, known_blobs), outcome)

@@ -3,8 +3,9 @@
 import base64
 import binascii
 
-from outcrop.domain.push import MAX_ADDRESS, HookHost, ReportedPush
+from outcrop.domain.push import HookHost, ReportedPush
 from outcrop.domain.secret import Secret
+from outcrop.limits import PUSH_ADDRESS_LENGTH
 from outcrop.sources.hooks.delivery import (
     BodyCheck,
     Headers,
@@ -43,7 +44,7 @@ def _read_pushes(_: Headers, payload: Payload) -> list[ReportedPush]:
     last = updates[-1] if updates else {}
     project = text_of(payload, "resource", "repository", "project", "name")
     name = text_of(payload, "resource", "repository", "name")
-    address = text_of(payload, "resource", "repository", "remoteUrl", limit=MAX_ADDRESS + 1)
+    address = text_of(payload, "resource", "repository", "remoteUrl", limit=PUSH_ADDRESS_LENGTH + 1)
     return [
         build_push(
             HookHost.AZUREDEVOPS,

@@ -1,7 +1,8 @@
 """The push hooks of Bitbucket Cloud and Bitbucket Data Center."""
 
-from outcrop.domain.push import MAX_ADDRESS, HookHost, ReportedPush
+from outcrop.domain.push import HookHost, ReportedPush
 from outcrop.domain.secret import Secret
+from outcrop.limits import PUSH_ADDRESS_LENGTH
 from outcrop.sources.hooks.delivery import (
     BodyCheck,
     Headers,
@@ -44,7 +45,7 @@ def _read_cloud(payload: Payload) -> ReportedPush:
         HookHost.BITBUCKET,
         repository_id=id_of(payload, "repository", "uuid"),
         full_name=text_of(payload, "repository", "full_name"),
-        addresses=(text_of(payload, "repository", "links", "html", "href", limit=MAX_ADDRESS + 1),),
+        addresses=(text_of(payload, "repository", "links", "html", "href", limit=PUSH_ADDRESS_LENGTH + 1),),
         branches=tuple(branches),
         author=text_of(payload, "actor", "display_name") or text_of(payload, "actor", "nickname"),
         before=commit_of(last, "old", "target", "hash"),
@@ -61,7 +62,7 @@ def _read_data_center(payload: Payload) -> ReportedPush:
     project, slug = text_of(payload, "repository", "project", "key"), text_of(payload, "repository", "slug")
     clones = list_of(payload, "repository", "links", "clone")
     pages = list_of(payload, "repository", "links", "self")
-    links = [text_of(link, "href", limit=MAX_ADDRESS + 1) for link in (*clones, *pages)]
+    links = [text_of(link, "href", limit=PUSH_ADDRESS_LENGTH + 1) for link in (*clones, *pages)]
     return build_push(
         HookHost.BITBUCKET,
         repository_id=id_of(payload, "repository", "id"),

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
-from outcrop.domain.push import MAX_ADDRESS, MAX_BRANCHES, MAX_TEXT, HookHost, ReportedPush
+from outcrop.domain.push import HookHost, ReportedPush
 from outcrop.domain.secret import Secret, reveal
+from outcrop.limits import PUSH_ADDRESS_LENGTH, PUSH_BRANCHES, PUSH_TEXT_LENGTH
 from outcrop.sources.repository_address import normalise_repository
 
 Headers = Mapping[str, str]  # names in lower case
@@ -84,7 +85,7 @@ def find(payload: Any, *names: str | int) -> Any:
     return payload
 
 
-def text_of(payload: Any, *names: str | int, limit: int = MAX_TEXT) -> str | None:
+def text_of(payload: Any, *names: str | int, limit: int = PUSH_TEXT_LENGTH) -> str | None:
     """Return the text at a path, in one line and cut to `limit`; None if there is none."""
     value = find(payload, *names)
     if not isinstance(value, str):
@@ -139,7 +140,7 @@ def build_push(
     """
     normal: dict[str, str] = {}  # normalised address -> as it was written
     for address in addresses:
-        if address is not None and len(address) <= MAX_ADDRESS:
+        if address is not None and len(address) <= PUSH_ADDRESS_LENGTH:
             normalised = normalise_repository(address)
             if normalised is not None and normalised.startswith("https://"):
                 normal.setdefault(normalised, address)
@@ -149,7 +150,7 @@ def build_push(
     named = tuple(dict.fromkeys(branch for branch in branches if branch is not None))
     url = _without_login(normal[known[0]]) if known else None
     return ReportedPush(
-        host, repository_id, full_name, known, named[-MAX_BRANCHES:], author, before, after, url
+        host, repository_id, full_name, known, named[-PUSH_BRANCHES:], author, before, after, url
     )
 
 

@@ -1,7 +1,8 @@
 """The push hooks of GitHub and GitHub Enterprise Server, and of Gitea, whose payloads are the same."""
 
-from outcrop.domain.push import MAX_ADDRESS, HookHost, ReportedPush
+from outcrop.domain.push import HookHost, ReportedPush
 from outcrop.domain.secret import Secret
+from outcrop.limits import PUSH_ADDRESS_LENGTH
 from outcrop.sources.hooks.delivery import (
     BodyCheck,
     Headers,
@@ -55,7 +56,9 @@ def _build(
         host,
         repository_id=id_of(payload, "repository", "id"),
         full_name=text_of(payload, "repository", "full_name"),
-        addresses=tuple(text_of(payload, "repository", name, limit=MAX_ADDRESS + 1) for name in names),
+        addresses=tuple(
+            text_of(payload, "repository", name, limit=PUSH_ADDRESS_LENGTH + 1) for name in names
+        ),
         branches=(branch,),
         author=text_of(payload, "pusher", "name")
         or text_of(payload, "pusher", "login")

@@ -4,8 +4,9 @@ import base64
 import binascii
 import re
 
-from outcrop.domain.push import MAX_ADDRESS, HookHost, ReportedPush
+from outcrop.domain.push import HookHost, ReportedPush
 from outcrop.domain.secret import Secret, reveal
+from outcrop.limits import PUSH_ADDRESS_LENGTH
 from outcrop.sources.hooks.delivery import (
     BodyCheck,
     Headers,
@@ -101,7 +102,7 @@ def _build(
         HookHost.GITLAB,
         repository_id=id_of(payload, "project_id") or id_of(payload, "project", "id"),
         full_name=text_of(payload, "project", "path_with_namespace"),
-        addresses=tuple(text_of(payload, "project", name, limit=MAX_ADDRESS + 1) for name in names),
+        addresses=tuple(text_of(payload, "project", name, limit=PUSH_ADDRESS_LENGTH + 1) for name in names),
         branches=branches,
         author=author,
         before=before,

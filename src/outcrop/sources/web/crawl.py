@@ -17,7 +17,7 @@ from secrets import token_hex
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from outcrop.limits import SITEMAPS
+from outcrop.limits import CRAWL_LIMITS, SITEMAPS, CrawlLimits
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.sources.web.frontier import Frontier, FrontierEntry
 from outcrop.sources.web.leak_paths import LEAK_PATHS, is_leaked_file
@@ -37,18 +37,6 @@ _GONE_STATUSES = {404, 410}
 _SERVER_ERROR = 500
 
 GapCallback = Callable[[str, str], None]  # called with the URL that was skipped and the reason
-
-
-@dataclass(frozen=True, slots=True)
-class CrawlLimits:
-    """The limits of a crawl that a target cannot choose."""
-
-    max_bytes: int = 32 << 20  # of one response
-    request_seconds: float = 60.0  # for one response
-    seconds: float = 1_800.0  # for the whole crawl
-
-
-CRAWL_LIMITS = CrawlLimits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outcrop.domain.target import matches_any
+from outcrop.limits import WAITING_PAGES
 from outcrop.sources.web.urls import WebLink, WebLinkKind, is_same_site, url_origin, url_path
-
-_MAX_WAITING_FACTOR = 10  # times `max_pages` URLs are kept waiting: robots.txt may disallow most of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class Frontier:
         queue = self._queue_for(entry.kind)
         if entry.url in self._seen or not self._is_wanted(entry):
             return
-        if len(queue.entries) >= self._max_pages * _MAX_WAITING_FACTOR and queue.remaining is not None:
+        if len(queue.entries) >= self._max_pages * WAITING_PAGES and queue.remaining is not None:
             queue.dropped += 1
             return
         self._seen.add(entry.url)

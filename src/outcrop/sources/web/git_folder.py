@@ -21,6 +21,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from outcrop.limits import (
+    GIT_FOLDER_LIMITS,
+    GIT_FOLDER_METADATA_BYTES,
+    GIT_FOLDER_REQUEST_SECONDS,
+    GIT_FOLDER_WANTED_IDS,
+    GitFolderLimits,
+)
 from outcrop.net.http import HttpClient, HttpError
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository, open_mirror
@@ -36,21 +43,7 @@ _REF_NAME = re.compile(rb"refs/(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[\w./+@=-]{1,2
 _REFLOG_CHECKOUT = re.compile(rb"checkout: moving from (\S{1,200}) to (\S{1,200})")
 _PACK_NAME = re.compile(rb"\bpack-[0-9a-f]{40}\.pack\b")
 _MAX_HEAD_BYTES = 1 << 12
-_MAX_METADATA_BYTES = 16 << 20  # of one ref, reflog or index file
-_REQUEST_SECONDS = 120.0
 _OBJECT_BATCH = 256  # loose objects that are requested before new references are considered
-_MAX_WANTED = 1_000_000  # ids in memory
-
-
-@dataclass(frozen=True, slots=True)
-class GitFolderLimits:
-    """The limits of one download."""
-
-    objects: int = 50_000  # loose objects
-    total_bytes: int = 1 << 30
-    file_bytes: int = 128 << 20  # one file, which is held in memory
-    seconds: float = 1_800.0
-    concurrency: int = 4  # requests at a time
 
 
 async def fetch_repository(
@@ -59,7 +52,7 @@ async def fetch_repository(
     work: Path,
     *,
     headers: Mapping[str, str] | None = None,
-    limits: GitFolderLimits | None = None,
+    limits: GitFolderLimits = GIT_FOLDER_LIMITS,
 ) -> Repository | None:
     """Download the git folder whose HEAD file is at `head_url` into the folder `work`, and open it.
 
@@ -68,7 +61,7 @@ async def fetch_repository(
     fetched because of `limits`.
     """
     download = _GitFolderDownload(
-        http, head_url.removesuffix("HEAD"), work / "site.git", headers or {}, limits or GitFolderLimits()
+        http, head_url.removesuffix("HEAD"), work / "site.git", headers or {}, limits
     )
     try:
         async with asyncio.timeout(download.limits.seconds):
@@ -225,8 +218,8 @@ class _GitFolderDownload:
     def _store_object(self, oid: bytes, raw: bytes) -> None:
         """Write the compressed object `raw` to our repository, and add its id to `stored`.
 
-        The ids that it refers to are added to `wanted`, up to about _MAX_WANTED. Ignore an object whose
-        content does not have the id `oid`, or is larger than `limits.file_bytes`.
+        The ids that it refers to are added to `wanted`, up to about GIT_FOLDER_WANTED_IDS. Ignore an object
+        whose content does not have the id `oid`, or is larger than `limits.file_bytes`.
         """
         data = inflate_object(raw, self.limits.file_bytes)
         if data is None or hashlib.sha1(data, usedforsecurity=False).hexdigest().encode() != oid:
@@ -235,7 +228,7 @@ class _GitFolderDownload:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(zlib.compress(data, 1))
         self.stored.add(oid)
-        if len(self.wanted) < _MAX_WANTED:
+        if len(self.wanted) < GIT_FOLDER_WANTED_IDS:
             self.wanted |= referenced_ids(data)
 
     # --- Requests
@@ -251,7 +244,7 @@ class _GitFolderDownload:
 
         await asyncio.gather(*map(run_limited, names))
 
-    async def _get(self, name: str, max_bytes: int = _MAX_METADATA_BYTES) -> bytes | None:
+    async def _get(self, name: str, max_bytes: int = GIT_FOLDER_METADATA_BYTES) -> bytes | None:
         """Return the file `name` of the git folder; None if it is not served or larger than `max_bytes`.
 
         Also None if the request fails or the download has reached `limits.total_bytes`. Add a gap unless the
@@ -266,7 +259,7 @@ class _GitFolderDownload:
                 f"{self.base}{name}",
                 headers=self.headers,
                 max_bytes=min(max_bytes, remaining),
-                seconds=_REQUEST_SECONDS,
+                seconds=GIT_FOLDER_REQUEST_SECONDS,
             )
         except HttpError as error:
             self.add_gap(f"some files cannot be fetched: {error}")
@@ -277,7 +270,7 @@ class _GitFolderDownload:
         return response.body if response.ok and not response.truncated else None
 
     async def _get_or_empty(self, name: str) -> bytes:
-        """Return a file of the git folder of at most _MAX_METADATA_BYTES; b"" if `_get` returns None."""
+        """Return a small file of the git folder; b"" if `_get` returns None."""
         return await self._get(name) or b""
 
     def open_repository(self) -> Repository:

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from outcrop.limits import GIT_FOLDER_PACKED_IDS, GIT_FOLDER_PARSED_BYTES
 from outcrop.sources.git import command
 
 _ID = re.compile(rb"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
@@ -17,10 +18,8 @@ _OBJECT_HEADER = re.compile(rb"(blob|tree|commit|tag) (\d{1,12})\0")
 _MAX_OBJECT_HEADER = 64  # bytes
 _ID_LINES = re.compile(rb"^(?:tree|parent|object) ([0-9a-f]{40})$", re.MULTILINE)
 _SUBMODULE_MODE = b"160000"
-_MAX_PARSED_BYTES = 16 << 20  # of a commit, tag or tree in a pack
 _CAT_FILE_BATCH = 2_000  # objects per `git cat-file`
 _BATCH_BYTES = 16 << 20  # of these objects, about
-_MAX_IDS = 500_000  # of packed objects, and as many that they refer to: each takes 100 bytes
 
 _INDEX_HEADER = struct.Struct(">4sII")  # signature, version, number of entries
 _INDEX_ENTRY_BYTES = 62  # of an entry before its path
@@ -107,11 +106,11 @@ def index_ids(raw: bytes) -> set[bytes]:
     return found
 
 
-def packed_ids(folder: Path, limit: int = _MAX_IDS) -> tuple[set[bytes], set[bytes]]:
+def packed_ids(folder: Path, limit: int = GIT_FOLDER_PACKED_IDS) -> tuple[set[bytes], set[bytes]]:
     """Return the hexadecimal ids of all objects in a repository, and the ids that these objects refer to.
 
-    `folder` is a repository of our own, in which git may run. Objects larger than _MAX_PARSED_BYTES are not
-    searched for ids. Each set has at most about `limit` ids: the packs may be made to exhaust the memory.
+    `folder` is a repository of our own, in which git may run. Objects larger than GIT_FOLDER_PARSED_BYTES are
+    not searched for ids. Each set has at most about `limit` ids: the packs may be made to exhaust the memory.
     """
     row_format = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
     arguments = ["cat-file", "--batch-all-objects", "--unordered", row_format]
@@ -124,7 +123,7 @@ def packed_ids(folder: Path, limit: int = _MAX_IDS) -> tuple[set[bytes], set[byt
         for oid, kind, digits in (row for line in process.stdout if len(row := line.split()) == 3):
             present.add(oid)
             size = int(digits)
-            if kind != b"blob" and size <= _MAX_PARSED_BYTES and len(referenced) < limit:
+            if kind != b"blob" and size <= GIT_FOLDER_PARSED_BYTES and len(referenced) < limit:
                 batch.append(oid)
                 batch_bytes += size
                 if batch_bytes > _BATCH_BYTES or len(batch) == _CAT_FILE_BATCH:

@@ -10,9 +10,10 @@ import resource
 import subprocess
 import sys
 import threading
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any
 
+from outcrop.limits import PARSER_LIMITS, ParserLimits
 from outcrop.sandbox import READ_ONLY, become_nobody, restrict
 from outcrop.sources.web.links import json_links
 from outcrop.sources.web.source_map import OriginalFile, SourceMapError, original_files
@@ -27,17 +28,6 @@ class ParserDiedError(Exception):
     """A child process has reached one of its limits, or could not be started."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParserLimits:
-    """When a child process parses a text, and what it may cost."""
-
-    own_bytes: int = 256 << 10  # of a text that is parsed without a child
-    memory: int = 600 << 20  # bytes of the data segment of a child
-    cpu_seconds: int = 30
-    files: int = 20_000  # original files of one source map
-
-
-PARSER_LIMITS = ParserLimits()
 # All accounts share the memory of the machine.
 _slots = threading.BoundedSemaphore(2)
 

@@ -9,14 +9,11 @@ import orjson
 import re2  # type: ignore[import-untyped]
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from outcrop.limits import PAGE_LINKS
+from outcrop.limits import NEARBY_SCRIPTS, PAGE_JSON_VALUES, PAGE_LINKS, PAGE_TAGS
 from outcrop.sources.web.asset_names import stable_path
 from outcrop.sources.web.scripts import script_links
 from outcrop.sources.web.urls import WebLink, WebLinkKind, is_script_url, is_skipped_url, normalise_url
 
-_MAX_TAGS = 2_000_000
-_MAX_NEARBY_SCRIPTS = 20  # of a page, whose folders may contain the chunks that an inline script names
-_MAX_JSON_VALUES = 200_000
 _TEXT_SITEMAP_HEAD = 1_024  # bytes in which an XML sitemap has a `<`
 
 # Comments, elements whose content is not markup, and tags. Possessive quantifiers make the regex linear: an
@@ -68,7 +65,7 @@ def html_links(body: bytes, url: str) -> list[WebLink]:
     if (base_tag := tree.css_first("base[href]")) is not None:
         base = normalise_url(_attribute(base_tag, "href"), url) or url
     scripts = list(_script_links(tree, base))
-    nearby = [link.url for link in scripts[:_MAX_NEARBY_SCRIPTS]]
+    nearby = [link.url for link in scripts[:NEARBY_SCRIPTS]]
     found: dict[str, WebLink] = {}
     for link in chain(scripts, _inline_script_links(tree, base, nearby), _document_links(tree, base)):
         found.setdefault(link.url, link)
@@ -85,7 +82,7 @@ def _keep_linking_tags(body: bytes) -> bytes:
     take hours or all memory. Links are found without the tree; those in a template count too.
     """
     kept: list[bytes] = []
-    for match in islice(_TAGS.finditer(body), _MAX_TAGS):
+    for match in islice(_TAGS.finditer(body), PAGE_TAGS):
         if match[2] or match[3]:
             kept.append(match[0] if match[2] else b"%b</%b>" % (match[0], match[3]))
             if len(kept) >= PAGE_LINKS:
@@ -277,9 +274,9 @@ def _import_map_links(parsed: object, base: str) -> Iterator[WebLink]:
 
 
 def _json_strings(parsed: object) -> Iterator[str]:
-    """Yield the strings among the first _MAX_JSON_VALUES values of a decoded document, in their order."""
+    """Yield the strings among the first PAGE_JSON_VALUES values of a decoded document, in their order."""
     pending, count = [parsed], 0
-    while pending and count < _MAX_JSON_VALUES:
+    while pending and count < PAGE_JSON_VALUES:
         value = pending.pop()
         count += 1
         if isinstance(value, str):

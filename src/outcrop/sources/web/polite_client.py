@@ -10,14 +10,12 @@ from urllib.parse import urlsplit
 
 from protego import Protego
 
-from outcrop.limits import ROBOTS_BYTES, SITE_REDIRECTS
+from outcrop.limits import CRAWL_DELAY_SECONDS, ROBOTS_BYTES, SITE_REDIRECTS, SITE_RETRY_SECONDS
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.sources.web.content_types import is_challenge
 from outcrop.sources.web.urls import normalise_url, url_origin
 
 _USER_AGENT = "outcrop"  # as robots.txt files name it
-_MAX_CRAWL_DELAY = 10.0  # seconds: a longer delay in robots.txt is shortened
-_MAX_RETRY_AFTER = 60.0  # seconds: a longer wait is not worth a retry
 _REDIRECTS = {301, 302, 303, 307, 308}
 _RETRY_STATUSES = {429, 503}
 
@@ -43,9 +41,9 @@ class _Robots:
 
     @property
     def crawl_delay(self) -> float:
-        """The seconds between two requests that robots.txt asks for, at most _MAX_CRAWL_DELAY; 0 if none."""
+        """The seconds between two requests by robots.txt, at most CRAWL_DELAY_SECONDS; 0 if it has none."""
         delay = self.rules.crawl_delay(_USER_AGENT) if self.rules else None
-        return min(delay, _MAX_CRAWL_DELAY) if delay and delay > 0 else 0.0  # NaN is not above zero
+        return min(delay, CRAWL_DELAY_SECONDS) if delay and delay > 0 else 0.0  # NaN is not above zero
 
 
 class PoliteClient:
@@ -150,7 +148,7 @@ class PoliteClient:
         may_retry = response.status in _RETRY_STATUSES and not is_challenge(response)
         wait = _retry_after(response) if may_retry else None
         now = asyncio.get_running_loop().time()
-        if wait is None or wait > _MAX_RETRY_AFTER or now + wait > self._deadline:
+        if wait is None or wait > SITE_RETRY_SECONDS or now + wait > self._deadline:
             return response
         host = urlsplit(url).hostname or ""
         self._next_request[host] = max(self._next_request.get(host, 0.0), now + wait)

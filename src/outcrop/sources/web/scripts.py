@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import re2  # type: ignore[import-untyped]
 
-from outcrop.limits import SCRIPT_LINKS
+from outcrop.limits import SCRIPT_LINKS, SCRIPT_MATCHES
 from outcrop.sources.web.asset_names import stable_path
 from outcrop.sources.web.urls import (
     WebLink,
@@ -21,8 +21,6 @@ from outcrop.sources.web.urls import (
     url_origin,
     url_path,
 )
-
-_MAX_MATCHES = 20_000  # of one pattern in one script, which may be written to keep us busy
 
 _QUOTED = rb"""["'`]([^"'`\\\s<>]+)["'`]"""
 _COMMENTS = rb"(?:/\*[^*]*\*/\s*)*"
@@ -99,14 +97,14 @@ def script_links(body: bytes, url: str, page: str, nearby: Sequence[str] = ()) -
 
 
 def _matches(pattern: Any, body: bytes) -> Iterator[Any]:
-    """Yield the first _MAX_MATCHES matches of an RE2 pattern."""
-    return islice(pattern.finditer(body), _MAX_MATCHES)
+    """Yield the first SCRIPT_MATCHES matches of an RE2 pattern."""
+    return islice(pattern.finditer(body), SCRIPT_MATCHES)
 
 
 def _complete_matches(pattern: Any, body: bytes) -> Iterator[Any]:
     """Yield the matches of an RE2 pattern that no `+` follows, which would append to the string.
 
-    Only the first _MAX_MATCHES matches are read.
+    Only the first SCRIPT_MATCHES matches are read.
     """
     return (
         match for match in _matches(pattern, body) if body[match.end() : match.end() + 8].lstrip()[:1] != b"+"

@@ -11,13 +11,13 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import orjson
 
+from outcrop.limits import SOURCE_MAP_REFERENCES, SOURCE_MAP_SECTIONS
+
 _REFERENCE = b"sourceMappingURL="
 _COMMENT_BEFORE = re.compile(rb"(?://|/\*)[#@][ \t]*$")
 _COMMENT_BYTES = 12  # that may precede the reference
 _VALUE = re.compile(rb"[^\s'\"`]+")
 _DATA_URL = re.compile(rb"data:[\w.+-]+/[\w.+-]+((?:;[^,;]{0,64}){0,8}),", re.IGNORECASE)
-_MAX_REFERENCES = 16  # that are tried from the end of a script
-_MAX_SECTIONS = 10_000
 _UNNAMED = "(unnamed)"
 
 
@@ -44,7 +44,7 @@ def find_reference(script: bytes, headers: Mapping[str, str]) -> bytes | None:
             return header.encode("utf-8", "replace")
     # The last comment counts. An inline map can be long, so no regex searches the whole script.
     at = len(script)
-    for _ in range(_MAX_REFERENCES):
+    for _ in range(SOURCE_MAP_REFERENCES):
         at = script.rfind(_REFERENCE, 0, at)
         if at < 0:
             return None
@@ -104,8 +104,8 @@ def _parse_json(text: bytes) -> object:
 def _map_sections(parsed: object) -> Iterator[dict[str, object]]:
     """Yield the maps in a decoded index map, or the map itself if it is not an index map.
 
-    Sections without a map are skipped, and so are those after the first _MAX_SECTIONS. Raise SourceMapError
-    if `parsed` is not a JSON object.
+    Sections without a map are skipped, and so are those after the first SOURCE_MAP_SECTIONS. Raise
+    SourceMapError if `parsed` is not a JSON object.
     """
     if not isinstance(parsed, dict):
         raise SourceMapError("the source map is not a JSON object")
@@ -113,7 +113,7 @@ def _map_sections(parsed: object) -> Iterator[dict[str, object]]:
     if not isinstance(sections, list):
         yield parsed
         return
-    for section in sections[:_MAX_SECTIONS]:
+    for section in sections[:SOURCE_MAP_SECTIONS]:
         inner = section.get("map") if isinstance(section, dict) else None
         if isinstance(inner, dict):  # an index map in an index map is not allowed, so it is not followed
             yield inner

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from outcrop.domain.finding import Confidence, Validation
+from outcrop.limits import AWS_SERVICES_SECONDS
 from outcrop.net.http import HttpError, HttpResponse
 from outcrop.validation.attempt import Attempt, UncheckableError
 from outcrop.validation.cloud.aws_keys import AwsAccessKey, read_access_key
@@ -22,7 +23,6 @@ from outcrop.validation.http.response import judge
 from outcrop.validation.verdict import Verdict, invalid, unreachable, unvalidated, with_services
 
 _SIGNATURE_RETRY_DELAY = 6.0  # seconds: for a while after a wrong secret, AWS refuses the right one too
-_SERVICES_SECONDS = 20.0  # for the requests to all services together
 _OK = 200
 _ADMINISTRATOR = re.compile(rb"arn:aws[a-z-]*:iam::aws:policy/AdministratorAccess<")
 _PRINCIPAL_ARN = re.compile(
@@ -184,7 +184,7 @@ def _method_headers_body(query: _Query) -> tuple[str, dict[str, str], bytes]:
 
 
 async def _find_services(client: _AwsClient, arn: str) -> set[str]:
-    """Return a label for each AWS service that answers its query with status 200 within _SERVICES_SECONDS.
+    """Return a label for each AWS service that answers its query with status 200 within AWS_SERVICES_SECONDS.
 
     `arn` is the key's owner: for a user, the attached policies are queried too. The label `aws_admin` is
     added if they include AdministratorAccess. The labels are also added to `attempt.proven` as they are
@@ -215,7 +215,7 @@ async def _find_services(client: _AwsClient, arn: str) -> set[str]:
         user_name = quote(arn.rpartition("/")[2], safe="")
         queries.append(_USER_POLICIES._replace(form=_USER_POLICIES.form + user_name))
     try:
-        async with asyncio.timeout(_SERVICES_SECONDS):
+        async with asyncio.timeout(AWS_SERVICES_SECONDS):
             await asyncio.gather(*(query_service(query) for query in queries))
     except TimeoutError:
         pass  # the services that have answered by then count

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from outcrop.domain.finding import Confidence, Validation
+from outcrop.limits import KEY_BITS
 from outcrop.net.http import HttpError
 from outcrop.validation.attempt import Attempt
 from outcrop.validation.http.response import json_object_of, judge, strings_of
@@ -27,7 +28,6 @@ _TOKEN_URL = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
 _PROJECT_URL = "https://cloudresourcemanager.googleapis.com/v1/projects/"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform.read-only"  # a token that cannot change anything
 _ASSERTION_SECONDS = 300
-_MAX_KEY_BITS = 8192  # signing with a larger key takes too long
 _PERMISSION_LABELS = {
     "resourcemanager.projects.setIamPolicy": "gcp_iam_admin",
     "storage.buckets.list": "gcp_storage",
@@ -82,7 +82,7 @@ def _sign_assertion(secret: str, email: str, key_id: str | None, now: int) -> st
         key = serialization.load_pem_private_key(restored[1], None, unsafe_skip_rsa_key_validation=True)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return invalid("is not a complete key: it cannot be read", Confidence.LOW)
-    if not isinstance(key, rsa.RSAPrivateKey) or key.key_size > _MAX_KEY_BITS:
+    if not isinstance(key, rsa.RSAPrivateKey) or key.key_size > KEY_BITS:
         return unvalidated("is not a kind of key that Google issues")
     header = {"alg": "RS256", "typ": "JWT"} | ({"kid": key_id} if key_id else {})
     claims = {"iss": email, "scope": _SCOPE, "aud": _TOKEN_URL, "iat": now, "exp": now + _ASSERTION_SECONDS}

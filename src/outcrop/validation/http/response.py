@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from outcrop.domain.finding import Confidence, Validation
+from outcrop.limits import ISSUER_RETRY_SECONDS, SERVICE_LABEL_LENGTH, SERVICE_LABELS
 from outcrop.net.http import HttpResponse
 from outcrop.scanner.rules.check_spec import AnswerCondition, AnswerSpec, CapabilitySpec, LabelListSpec
 from outcrop.validation.verdict import Verdict, error
@@ -13,9 +14,6 @@ _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
 _SUCCESS = range(200, 300)
 _HTML = {"text/html", "application/xhtml+xml"}
-_MAX_RETRY_AFTER = 3_600.0  # seconds
-_MAX_LABELS = 100
-_MAX_LABEL_LENGTH = 80
 
 
 def judge(response: HttpResponse, answers: Sequence[AnswerSpec]) -> Verdict:
@@ -55,9 +53,9 @@ def _is_captive_portal(response: HttpResponse, answer: AnswerSpec) -> bool:
 
 
 def _retry_after(response: HttpResponse) -> float | None:
-    """Return the seconds in Retry-After, at most _MAX_RETRY_AFTER; None if the header is absent or a date."""
+    """Return the seconds in Retry-After, at most ISSUER_RETRY_SECONDS; None if there are none, or a date."""
     text = response.headers.get("Retry-After", "")
-    return min(float(text), _MAX_RETRY_AFTER) if text.isascii() and text.isdigit() else None
+    return min(float(text), ISSUER_RETRY_SECONDS) if text.isascii() and text.isdigit() else None
 
 
 def fulfils(response: HttpResponse, condition: AnswerCondition) -> bool:
@@ -114,7 +112,7 @@ def _value_at(data: Any, path: str) -> Any:
 
 
 def service_labels(response: HttpResponse, capability: CapabilitySpec) -> list[str]:
-    """Return the service labels of a capability, each once and at most _MAX_LABELS.
+    """Return the service labels of a capability, each once and at most SERVICE_LABELS.
 
     Return [] if the response does not fulfil the capability's condition. Without a condition on the status,
     the status must be 2xx.
@@ -122,20 +120,20 @@ def service_labels(response: HttpResponse, capability: CapabilitySpec) -> list[s
     if not fulfils(response, capability) or (not capability.status and response.status not in _SUCCESS):
         return []
     labels = [*capability.labels, *(_labels_of_entries(response, capability.each) if capability.each else ())]
-    return list(dict.fromkeys(labels))[:_MAX_LABELS]
+    return list(dict.fromkeys(labels))[:SERVICE_LABELS]
 
 
 def _labels_of_entries(response: HttpResponse, each: LabelListSpec) -> Iterator[str]:
     """Yield a service label for each entry of the list that `each` describes.
 
     The label is the one in `each.names`, or else `each.prefix` and the entry in the form of `_as_label`, cut
-    off at _MAX_LABEL_LENGTH. With `each.only`, entries that are not in `each.names` are skipped.
+    off at SERVICE_LABEL_LENGTH. With `each.only`, entries that are not in `each.names` are skipped.
     """
     for entry in _entries(response, each):
         if entry in each.names:
             yield each.names[entry]
         elif not each.only and (label := _as_label(entry)):
-            yield f"{each.prefix}{label}"[:_MAX_LABEL_LENGTH]
+            yield f"{each.prefix}{label}"[:SERVICE_LABEL_LENGTH]
 
 
 def _entries(response: HttpResponse, each: LabelListSpec) -> Iterator[str]:

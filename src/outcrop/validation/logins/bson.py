@@ -4,7 +4,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-_MAX_DEPTH = 12
+from outcrop.limits import BSON_NESTING
+
 _STRING, _DOCUMENT, _ARRAY, _BINARY, _BOOL, _INT32 = 0x02, 0x03, 0x04, 0x05, 0x08, 0x10
 # Types whose values are skipped, with their size in bytes: undefined, ObjectId, datetime, null, timestamp,
 # int64, decimal128, max key, min key.
@@ -38,10 +39,10 @@ def decode_document(data: bytes, depth: int = 0) -> dict[str, Any]:
     """Return the BSON document that `data` consists of.
 
     Values of types that a login does not need are None. `depth` counts the enclosing documents. Raise
-    ValueError, IndexError or struct.error if `data` is no such document or is nested more than _MAX_DEPTH
+    ValueError, IndexError or struct.error if `data` is no such document or is nested more than BSON_NESTING
     deep.
     """
-    if depth > _MAX_DEPTH or len(data) < 5 or struct.unpack_from("<i", data)[0] != len(data):
+    if depth > BSON_NESTING or len(data) < 5 or struct.unpack_from("<i", data)[0] != len(data):
         raise ValueError
     document: dict[str, Any] = {}
     offset = 4

@@ -13,14 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from outcrop.limits import LOGIN_MESSAGE_BYTES, LOGIN_SECONDS
+from outcrop.limits import LOGIN_CONNECT_SECONDS, LOGIN_MESSAGE_BYTES, LOGIN_QUERY_SECONDS, LOGIN_SECONDS
 from outcrop.net.tcp import TcpError, connect, start_tls, unverified_tls_context
 from outcrop.validation.attempt import Attempt, UncheckableError
 from outcrop.validation.logins.uri import ServerLogin, parse_uri
 from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated
 
-_CONNECT_SECONDS = 8.0
-_QUERY_SECONDS = 3.0  # for the query after the login, which only adds services to the verdict
 _CLOSE_SECONDS = 1.0
 NO_TLS = unvalidated("the server offers no TLS, which the connection string requires")
 
@@ -83,12 +81,12 @@ async def query_after_login(
 ) -> T:
     """Return the result of a query about the user's rights, `default` if it fails or takes too long.
 
-    The time limit is _QUERY_SECONDS. `accepted` is the verdict on the login. It is stored in `attempt.proven`
-    before the query, so that this verdict holds whatever happens to the query.
+    The time limit is LOGIN_QUERY_SECONDS. `accepted` is the verdict on the login. It is stored in
+    `attempt.proven` before the query, so that this verdict holds whatever happens to the query.
     """
     connection.attempt.proven = accepted
     try:
-        async with asyncio.timeout(_QUERY_SECONDS):
+        async with asyncio.timeout(LOGIN_QUERY_SECONDS):
             return await query
     except (*_PROTOCOL_ERRORS, OSError, EOFError, TimeoutError):
         return default
@@ -133,7 +131,7 @@ async def check_login(
     await attempt.wait_turn()
     try:
         reader, writer = await connect(
-            login.host, login.port, attempt.http.egress, seconds=min(seconds, _CONNECT_SECONDS), tls=tls
+            login.host, login.port, attempt.http.egress, seconds=min(seconds, LOGIN_CONNECT_SECONDS), tls=tls
         )
     except TcpError as failure:
         return unreachable(f"the server cannot be reached: {failure}")

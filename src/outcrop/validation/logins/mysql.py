@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from outcrop.domain.finding import Confidence
-from outcrop.limits import LOGIN_SECONDS
+from outcrop.limits import KEY_BITS, LOGIN_SECONDS, MYSQL_GRANT_PACKETS, MYSQL_LOGIN_PACKETS
 from outcrop.validation.attempt import Attempt
 from outcrop.validation.logins import ed25519
 from outcrop.validation.logins.connection import (
@@ -38,9 +38,6 @@ _MAX_PACKET = 1 << 16  # announced to the server
 _UTF8MB4 = 45
 _PROTOCOL_VERSION = 10
 _NONCE_SIZE, _ED25519_NONCE_SIZE = 20, 32
-_MAX_AUTH_PACKETS = 8  # more than any authentication plugin needs
-_MAX_GRANT_PACKETS = 100
-_MAX_KEY_BITS = 8192
 _MORE_DATA, _EOF, _ERROR = 0x01, 0xFE, 0xFF  # the first byte of a packet
 _FULL_AUTHENTICATION, _FAST_AUTH_SUCCESS = b"\4", b"\3"  # of caching_sha2_password
 _REQUEST_PUBLIC_KEY = b"\2"
@@ -133,9 +130,9 @@ async def _authenticate(stream: _PacketStream, password: bytes, plugin: str, non
 
     `plugin` is the authentication plugin of the handshake and `nonce` the server's random bytes; the server
     may replace both. The verdict is `unvalidated` if the server switches to a plugin that is not supported.
-    After a login, the user's grants are the services. Raise ProtocolError after _MAX_AUTH_PACKETS packets.
+    After a login, the user's grants are the services. Raise ProtocolError after MYSQL_LOGIN_PACKETS packets.
     """
-    for _ in range(_MAX_AUTH_PACKETS):
+    for _ in range(MYSQL_LOGIN_PACKETS):
         packet = await stream.receive()
         match packet[0]:
             case 0x00:  # OK
@@ -178,7 +175,7 @@ async def _encrypt_password(stream: _PacketStream, password: bytes, nonce: bytes
         key = serialization.load_pem_public_key(packet[1:])
     except UnsupportedAlgorithm:
         raise ProtocolError from None
-    if packet[0] != _MORE_DATA or not isinstance(key, rsa.RSAPublicKey) or key.key_size > _MAX_KEY_BITS:
+    if packet[0] != _MORE_DATA or not isinstance(key, rsa.RSAPublicKey) or key.key_size > KEY_BITS:
         raise ProtocolError
     masked = bytes(byte ^ nonce[index % len(nonce)] for index, byte in enumerate(password + b"\0"))
     return key.encrypt(masked, padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None))  # noqa: S303 - MySQL's choice
@@ -244,7 +241,7 @@ async def _find_grants(stream: _PacketStream) -> set[str]:
     stream.sequence = 0
     await stream.send(b"\3SHOW GRANTS")
     labels: set[str] = set()
-    for index in range(_MAX_GRANT_PACKETS):
+    for index in range(MYSQL_GRANT_PACKETS):
         packet = await stream.receive()
         # The first EOF ends the column definitions, the second one the rows.
         is_end_of_rows = packet[0] == _EOF and len(packet) < 9 and index > 2

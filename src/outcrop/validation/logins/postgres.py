@@ -13,7 +13,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from outcrop.domain.finding import Confidence
-from outcrop.limits import LOGIN_SECONDS
+from outcrop.limits import LOGIN_SECONDS, POSTGRES_MESSAGES
 from outcrop.validation.attempt import Attempt, UncheckableError
 from outcrop.validation.logins.connection import (
     NO_TLS,
@@ -34,7 +34,6 @@ _PORTS = dict.fromkeys(("postgres", "postgresql", "postgis", "pgsql", "timescale
 _SSL_REQUEST = struct.pack("!II", 8, 80877103)
 _TERMINATE = b"X\0\0\0\4"
 _PROTOCOL_VERSION = 3 << 16
-_MAX_MESSAGES = 200
 # SQLSTATE codes.
 _INVALID_PASSWORD, _INVALID_AUTHORIZATION = "28P01", "28000"
 _SENT_AFTER_LOGIN = {"3D000", "42501"}  # no such database, no permission for it: sent only after the login
@@ -106,7 +105,7 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
 
     Send the startup message, then answer the server's messages until it is ready for a query, sends an error,
     or asks for what cannot be answered: the password without TLS, or another proof than a password. Raise
-    ProtocolError or ScramError if the server breaks the protocol, and ProtocolError after _MAX_MESSAGES.
+    ProtocolError or ScramError if the server breaks the protocol, and ProtocolError after POSTGRES_MESSAGES.
     """
     await connection.send(_SSL_REQUEST)
     if await connection.receive(1) == b"S":
@@ -115,7 +114,7 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
         return NO_TLS
     await connection.send(_startup_message(login))
     state = _LoginState(login)
-    for _ in range(_MAX_MESSAGES):
+    for _ in range(POSTGRES_MESSAGES):
         kind, size = struct.unpack("!cI", await connection.receive(5))
         body = await connection.receive(size - 4)
         match kind:

@@ -7,7 +7,7 @@ import ssl
 import struct
 from dataclasses import dataclass, field
 
-from outcrop.limits import LOGIN_MESSAGE_BYTES
+from outcrop.limits import LOGIN_MESSAGE_BYTES, MSSQL_TLS_ROUNDS
 from outcrop.net.tcp import TcpError, unverified_tls_context
 from outcrop.validation.logins.connection import LoginConnection, ProtocolError
 
@@ -15,7 +15,6 @@ PRELOGIN, LOGIN7, RESPONSE = 0x12, 0x10, 0x04  # packet types
 _END_OF_MESSAGE = 0x01
 _HEADER_SIZE = 8
 _MAX_PACKET_BODY = 4_000  # bytes: smaller than the smallest limit of any server
-_MAX_HANDSHAKE_ROUNDS = 20
 _TLS_RECORD_HEADER_SIZE = 5
 
 
@@ -71,9 +70,9 @@ class TdsStream:
     async def _do_handshake(self, tls: ssl.SSLObject) -> None:
         """Exchange TLS handshake messages in prelogin packets until the handshake is complete.
 
-        Raise ProtocolError after _MAX_HANDSHAKE_ROUNDS rounds or for another packet type.
+        Raise ProtocolError after MSSQL_TLS_ROUNDS rounds or for another packet type.
         """
-        for _ in range(_MAX_HANDSHAKE_ROUNDS):
+        for _ in range(MSSQL_TLS_ROUNDS):
             try:
                 tls.do_handshake()
             except ssl.SSLWantReadError:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
+from outcrop.limits import LOGIN_FIELD_BYTES
 from outcrop.validation.attempt import UncheckableError
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
@@ -20,7 +21,6 @@ _TLS_REQUIRED = re.compile(
     r"|(?:ssl|tls|requiressl)\s?=\s?(?:true|1|yes|on|require|skip-verify)(?![^&;#\s]))",
     re.IGNORECASE,
 )
-_MAX_FIELD_BYTES = 512
 NO_USER = "it has no user name"
 SEVERAL_HOSTS = "it names several hosts"
 UNSUPPORTED_CONNECTION = "its kind of connection is not supported"
@@ -145,7 +145,7 @@ def parse_port(text: str | None, default: int) -> int:
 def decode_percent(text: str) -> str:
     """Return the text with its percent-encoding decoded.
 
-    Raise UncheckableError if the result is not UTF-8, has a NUL or is longer than _MAX_FIELD_BYTES.
+    Raise UncheckableError if the result is not UTF-8, has a NUL or is longer than LOGIN_FIELD_BYTES.
     """
     try:
         return checked_field(unquote_to_bytes(text).decode())
@@ -154,10 +154,10 @@ def decode_percent(text: str) -> str:
 
 
 def checked_field(value: str) -> str:
-    """Return the value unchanged; raise UncheckableError if it has a NUL or more than _MAX_FIELD_BYTES bytes.
+    """Return the value unchanged; raise UncheckableError if it has a NUL or more than LOGIN_FIELD_BYTES.
 
     Most protocols end a string at a NUL byte, and some have lengths of one byte.
     """
-    if "\0" in value or len(value.encode()) > _MAX_FIELD_BYTES:
+    if "\0" in value or len(value.encode()) > LOGIN_FIELD_BYTES:
         raise UncheckableError(UNSENDABLE)
     return value

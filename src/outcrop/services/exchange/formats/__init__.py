@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from outcrop.domain.errors import BadInputError
+from outcrop.limits import IMPORT_RECORD_BYTES
 from outcrop.services.exchange.formats import (
     csv_table,
     defectdojo,
@@ -33,7 +34,7 @@ from outcrop.services.exchange.formats import (
 from outcrop.services.exchange.formats.csv_table import BOM
 from outcrop.services.exchange.formats.detect import check_encoding, detect_format, list_keys
 from outcrop.services.exchange.formats.names import ImportFormat
-from outcrop.services.exchange.json_array import ITEM, MAX_ELEMENT_BYTES, JsonPath, read_elements_at
+from outcrop.services.exchange.json_array import ITEM, JsonPath, read_elements_at
 from outcrop.services.exchange.record_error import RecordError
 
 __all__ = ["FileRecord", "ImportFormat", "RecordError", "read_records"]
@@ -134,11 +135,11 @@ def _checked(
 def _read_lines(file: BinaryIO) -> Iterator[FileRecord]:
     """Yield the JSON object of each line that is not blank."""
     bytes_read = number = 0
-    while line := file.readline(MAX_ELEMENT_BYTES + 1):
+    while line := file.readline(IMPORT_RECORD_BYTES + 1):
         number += 1
         where = f"line {number}"
-        if len(line) > MAX_ELEMENT_BYTES:
-            raise RecordError(where, f"is longer than {MAX_ELEMENT_BYTES} bytes")
+        if len(line) > IMPORT_RECORD_BYTES:
+            raise RecordError(where, f"is longer than {IMPORT_RECORD_BYTES} bytes")
         bytes_read += len(line)
         if number == 1:
             line = line.removeprefix(BOM)

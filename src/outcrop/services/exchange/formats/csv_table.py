@@ -6,8 +6,8 @@ from typing import Any, BinaryIO
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import MASK
+from outcrop.limits import IMPORT_RECORD_BYTES
 from outcrop.services.exchange.formats.fields import to_relative
-from outcrop.services.exchange.json_array import MAX_ELEMENT_BYTES
 from outcrop.services.exchange.record_error import RecordError
 
 BOM = b"\xef\xbb\xbf"  # UTF-8 byte order mark
@@ -146,10 +146,10 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        line = self._file.readline(MAX_ELEMENT_BYTES + 1)
+        line = self._file.readline(IMPORT_RECORD_BYTES + 1)
         if not line:
             raise StopIteration
-        if len(line) > MAX_ELEMENT_BYTES:
+        if len(line) > IMPORT_RECORD_BYTES:
             raise csv.Error("a line is too long")
         if not self.bytes_read:
             line = line.removeprefix(BOM)

@@ -12,6 +12,7 @@ import orjson
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import MASK
+from outcrop.limits import SARIF_WAITING_BYTES
 from outcrop.services.exchange.formats.fields import get_dict, get_dicts, get_text, to_relative
 from outcrop.services.exchange.json_array import ITEM, Element, read_elements_at
 from outcrop.sources.repository_address import repository_name
@@ -23,7 +24,6 @@ _PATHS = (
     ("runs", ITEM, "versionControlProvenance", ITEM),
     ("runs", ITEM, "originalUriBaseIds"),
 )
-_MAX_WAITING_BYTES = 32 << 20  # results of a run that wait for its repository, which may follow them
 # Namespace of the ids. It never changes, so that importing a result again updates the same finding.
 _NAMESPACE = UUID("4f5b8c7e-41f6-5d0f-9d3e-6e2f2b8a7c11")
 
@@ -41,7 +41,7 @@ def read(file: BinaryIO) -> Iterator[tuple[Element, dict[str, Any]]]:
     """Yield the results of a log, each with the fields of its run that name the repository.
 
     These fields may follow the results. The fields of a file that can be read twice are read first. Results
-    from a pipe wait for the end of their run, at most _MAX_WAITING_BYTES of them.
+    from a pipe wait for the end of their run, at most SARIF_WAITING_BYTES of them.
     """
     known: dict[int, dict[str, Any]] = {}
     if is_seekable := file.seekable():
@@ -64,7 +64,7 @@ def read(file: BinaryIO) -> Iterator[tuple[Element, dict[str, Any]]]:
             continue
         waiting.append(element)
         size += len(element.text)
-        if is_seekable or size > _MAX_WAITING_BYTES:
+        if is_seekable or size > SARIF_WAITING_BYTES:
             overflowed = not is_seekable and not known.get(element.indexes[0])
             yield from _with_runs(waiting, known)
             waiting, size = [], 0

@@ -13,12 +13,12 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from dulwich.errors import ApplyDeltaError
 
+from outcrop.limits import DELTA_CHAIN_LENGTH, PACK_LIMITS, PackLimits
 from outcrop.scanner.engine.delta_scan import MIN_COPIED_RANGE, CopiedRange, FileVersion
 from outcrop.sources.git.packs.index import OID_BYTES, PackIndex, list_pack_indexes
 
@@ -28,7 +28,6 @@ except ImportError:  # dulwich was installed without its compiled part
     from dulwich.pack import apply_delta
 
 _MAX_OBJECT_BYTES = 1 << 20
-_MAX_CHAIN_LENGTH = 4_096  # git writes chains of 50 deltas, and of 4,095 at most
 _FIRST_READ_BYTES = 4_096  # of an entry: most fit
 _MAX_READ_BYTES = 1 << 18  # of each later read
 # If an object is so many times larger than its delta, most of it is copied, and listing the ranges pays off.
@@ -37,18 +36,6 @@ COMMIT, TREE, BLOB, TAG, OFS_DELTA, _REF_DELTA = 1, 2, 3, 4, 6, 7  # types of pa
 _BLOB_TYPES, _MESSAGE_TYPES = (BLOB,), (COMMIT, TAG)
 _EntryLocation = tuple["Pack", int]  # pack and offset
 READ_ERRORS = (OSError, ValueError, IndexError, MemoryError, zlib.error, ApplyDeltaError)  # of damaged packs
-
-
-@dataclass(frozen=True, slots=True)
-class PackLimits:
-    """How much a PackReader opens and holds in memory."""
-
-    open_packs: int = 64  # each has two open files
-    delta_bytes: int = 32 << 20  # of all deltas of a chain together
-    cached_bytes: int = 4 << 20  # of the objects of the last delta chain
-
-
-PACK_LIMITS = PackLimits()
 
 
 class PackReader:
@@ -129,7 +116,7 @@ class PackReader:
             base_location = (at[0], base) if isinstance(base, int) else self._find_entry(base)
             if (
                 base_location is None
-                or len(deltas) > _MAX_CHAIN_LENGTH
+                or len(deltas) > DELTA_CHAIN_LENGTH
                 or delta_bytes > self._max_delta_bytes
             ):
                 raise ValueError("the delta base is missing, or the delta chain is too long")
