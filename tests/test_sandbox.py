@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from outcrop.limits import SOURCE_LIMITS
+from outcrop.net.guard import Egress
 from outcrop.sandbox import (
     READ_ONLY,
     Owner,
@@ -24,6 +26,7 @@ from outcrop.sandbox import (
 )
 from outcrop.sources.fork_pool import run_in_processes
 from outcrop.sources.git import command
+from outcrop.sources.isolated import process_pool
 from tests.support.git_host import ENV
 
 pytestmark = pytest.mark.skipif(bool(find_missing()), reason="the kernel has no Landlock or no seccomp")
@@ -65,13 +68,59 @@ def test_a_restricted_program_reads_everything_and_writes_only_where_it_may(tmp_
     outside = [tmp_path / "new", file, allowed / ".." / "new"]
     found = attempt(Sandbox((allowed, tmp_path / "missing")), inside, *outside, Path("/dev/null"))
     assert found[:5] == ["wrote", DENIED, DENIED, DENIED, "wrote"]
-    assert found[5:9] == ["socket", DENIED, DENIED, DENIED]
+    assert found[5:9] == [DENIED] * 4
     assert (file.read_text(), inside.read_text()) == ("kept", "x")
 
 
 def test_a_program_with_network_has_sockets_and_still_cannot_write(tmp_path: Path) -> None:
     found = attempt(Sandbox(network=True), tmp_path / "new")
-    assert found[:4] == [DENIED, "socket", "socket", "socket"]
+    assert found[:4] == [DENIED, DENIED, "socket", "socket"]  # not to Unix sockets, such as the database's
+
+
+def read_in(sandbox: Sandbox, *paths: Path) -> list[str]:
+    """Try to read these files; return what happens."""
+    script = """
+import sys
+for path in sys.argv[1:]:
+    try: open(path).close(); print("read")
+    except OSError as error: print(error.strerror)
+"""
+    command = [sys.executable, "-c", script, *map(str, paths)]
+    done = start_restricted(
+        sandbox, lambda: subprocess.run(command, capture_output=True, text=True, check=True)
+    )
+    return done.stdout.splitlines()
+
+
+def test_a_repository_job_cannot_read_the_data_folder(tmp_path: Path) -> None:
+    data, work, ca_file = tmp_path / "data", tmp_path / "data" / "scans", tmp_path / "data" / "ca.pem"
+    beside = tmp_path / "beside"
+    for folder in (work, beside):
+        folder.mkdir(parents=True)
+    for file in (data / "secret.key", ca_file, work / "clone", beside / "file"):
+        file.write_text("x")
+    config = process_pool._ChildConfig(
+        [], "", Egress.parse([], [], ca_file), work, SOURCE_LIMITS, work, None, hidden=data
+    )
+    readable = [ca_file, work / "clone", beside / "file", Path("/etc/passwd"), Path("/proc/self/status")]
+    assert read_in(config.sandbox, *readable) == ["read"] * 5
+    assert read_in(config.sandbox, data / "secret.key") == [DENIED]
+
+
+def test_the_settings_are_erased_from_the_memory_of_a_process() -> None:
+    script = """
+import os
+from outcrop.sandbox import forget_settings
+forget_settings()
+print(os.environ.get("OUTCROP_SECRET_KEY"), os.environ["KEPT"], open("/proc/self/environ").read())
+"""
+    environment = os.environ | {"OUTCROP_SECRET_KEY": "to-be-erased", "KEPT": "a value"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("None a value ")
+    assert "KEPT=a value" in done.stdout
+    assert "to-be-erased" not in done.stdout
 
 
 def test_a_restricted_program_cannot_signal_others(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""Take rights from processes that read foreign data: writing files, connecting to hosts, being root.
+"""Take rights from processes that read foreign data: files, connections, being root, our settings.
 
-Landlock limits where a process may write, and seccomp which sockets it may create. A thread takes the rights
-from itself, for good, and the processes that it starts inherit what is left. So `start_restricted` starts a
-program from a thread of its own: that costs less than a millisecond, and the caller keeps its rights. What
-the kernel does not offer is left out, and `find_missing` names it. docs/adr/0016 has the alternatives.
+Landlock limits what a process may read and write, and seccomp which sockets it may create. A thread takes
+the rights from itself, for good, and the processes that it starts inherit what is left. So
+`start_restricted` starts a program from a thread of its own: that costs less than a millisecond, and the
+caller keeps its rights. What the kernel does not offer is left out, and `find_missing` names it.
+docs/adr/0016 has the alternatives.
 """
 
 import ctypes
@@ -30,6 +31,7 @@ NO_SECCOMP = "the kernel has no seccomp filter: the parsers could connect to hos
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _RULE_PATH = 1
 _WRITE_FILE, _REFER, _TRUNCATE = 1 << 1, 1 << 13, 1 << 14
+_READ_FILE = 1 << 2  # folders may be listed everywhere: a target may have our data folder in it
 _CHANGE_FOLDERS = 0b1_1111_1111 << 4  # remove or create entries of every type
 _BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
 _SCOPES = 0b11  # abstract Unix sockets, and signals to processes outside
@@ -49,10 +51,13 @@ _ALWAYS_WRITABLE = Path("/dev/null")
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """What a restricted process may still do. It reads all files that its user may read."""
+    """What a restricted process may still do. None connects to a Unix socket, such as the database's."""
 
-    writable: tuple[Path, ...] = ()  # folders and files
+    writable: tuple[Path, ...] = ()  # folders and files, which are readable too
     network: bool = False
+    readable: tuple[Path, ...] | None = (
+        None  # files, and the files in folders; None: all that its user may read
+    )
 
 
 READ_ONLY = Sandbox()
@@ -68,7 +73,7 @@ def restrict(sandbox: Sandbox) -> list[str]:
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if not _restrict_files(libc, sandbox):
         missing.append(NO_LANDLOCK)
-    if not sandbox.network and not _refuse_sockets(libc):
+    if not _refuse_sockets(libc, network=sandbox.network):
         missing.append(NO_SECCOMP)
     return missing
 
@@ -101,6 +106,36 @@ def find_missing() -> tuple[str, ...]:
     thread.start()
     thread.join()
     return tuple(found)
+
+
+def everything_but(hidden: Path) -> tuple[Path, ...]:
+    """Return what is readable in a sandbox that must not read this file or folder.
+
+    That is all that is beside it, and beside each folder above it, at this moment. A symbolic link could lead
+    to it, and what a link leads to is counted at its own place.
+    """
+    hidden = hidden.resolve()
+    above = {hidden, *hidden.parents}
+    found: list[Path] = []
+    for folder in hidden.parents:
+        with suppress(OSError):
+            found += [path for path in folder.iterdir() if path not in above and not path.is_symlink()]
+    return tuple(found)
+
+
+def is_setting(name: str) -> bool:
+    """Whether an environment variable may have a secret of ours."""
+    return name.startswith("OUTCROP_")
+
+
+def forget_settings() -> None:
+    """Erase our settings from the environment and the memory of this process, such as the secret key."""
+    getenv = _libc().getenv
+    getenv.restype = ctypes.c_void_p
+    for name in list(filter(is_setting, os.environ)):
+        if address := getenv(os.fsencode(name)):
+            ctypes.memset(address, 0, len(os.fsencode(os.environ[name])))
+        del os.environ[name]
 
 
 # --- Users
@@ -172,34 +207,37 @@ def hand_over(folder: Path, owner: Owner | None) -> None:
 
 
 def _restrict_files(libc: ctypes.CDLL, sandbox: Sandbox) -> bool:
-    """Limit writing to the paths of the sandbox; return whether the kernel has done so."""
+    """Limit reading and writing to the paths of the sandbox; return whether the kernel has done so."""
     version = libc.syscall(_CREATE_RULESET, None, 0, 1)
     if version < 1:
         return False
     files = _WRITE_FILE | _CHANGE_FOLDERS | (_REFER if version > 1 else 0) | (_TRUNCATE if version > 2 else 0)
+    reading = 0 if sandbox.readable is None else _READ_FILE
     ports = 0 if sandbox.network else _BIND_TCP | _CONNECT_TCP  # seccomp refuses the other sockets
-    attributes = struct.pack("=QQQ", files, ports, _SCOPES)
+    attributes = struct.pack("=QQQ", files | reading, ports, _SCOPES)
     size = 24 if version > 5 else 16 if version > 3 else 8  # older versions know fewer attributes
     rules = libc.syscall(_CREATE_RULESET, attributes[:size], size, 0)
     if rules < 0:
         return False
     try:
         for path in (*sandbox.writable, _ALWAYS_WRITABLE):
-            _allow_writing(libc, rules, path, files)
+            _allow(libc, rules, path, files | reading)
+        for path in sandbox.readable or ():
+            _allow(libc, rules, path, reading)
         return int(libc.syscall(_RESTRICT_SELF, rules, 0)) == 0
     finally:
         os.close(rules)
 
 
-def _allow_writing(libc: ctypes.CDLL, rules: int, path: Path, rights: int) -> None:
-    """Add a rule that allows writing below a path; a path that does not exist is left out."""
+def _allow(libc: ctypes.CDLL, rules: int, path: Path, rights: int) -> None:
+    """Add a rule that gives rights below a path; a path that does not exist is left out."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            rights &= _WRITE_FILE | _TRUNCATE
+            rights &= _WRITE_FILE | _TRUNCATE | _READ_FILE
         libc.syscall(_ADD_RULE, rules, _RULE_PATH, struct.pack("=Qi", rights, descriptor), 0)
     finally:
         os.close(descriptor)
@@ -208,8 +246,11 @@ def _allow_writing(libc: ctypes.CDLL, rules: int, path: Path, rights: int) -> No
 # --- seccomp
 
 
-def _refuse_sockets(libc: ctypes.CDLL) -> bool:
-    """Refuse the thread all new sockets except Unix sockets; return whether the kernel has done so."""
+def _refuse_sockets(libc: ctypes.CDLL, *, network: bool) -> bool:
+    """Refuse the thread all new sockets, with `network` only Unix sockets; return whether the kernel does so.
+
+    Pairs of connected sockets, as pipes in both directions, have another system call.
+    """
     if (known := _SOCKET_CALLS.get(os.uname().machine)) is None:
         return False
     architecture, socket_call = known
@@ -222,7 +263,7 @@ def _refuse_sockets(libc: ctypes.CDLL) -> bool:
         (_JUMP_IF_EQUAL, 4, 0, _IO_URING_SETUP),
         (_JUMP_IF_EQUAL, 0, 2, socket_call),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_JUMP_IF_EQUAL, 0, 1, int(socket.AF_UNIX)),
+        (_JUMP_IF_EQUAL, 1, 0 if network else 1, int(socket.AF_UNIX)),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _REFUSE),
     )

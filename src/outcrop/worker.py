@@ -112,6 +112,7 @@ async def open_run_context(settings: Settings, runtime: Runtime, jobs: int) -> A
                 open_process_pool(
                     *(jobs + _MORE_PROCESSES, rules, ruleset, egress, cache),
                     reserved=1,
+                    hidden=settings.data_dir,
                     limits=settings.source_limits,
                     work=work_parent,
                     owner=owner,

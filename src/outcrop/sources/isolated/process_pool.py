@@ -21,7 +21,7 @@ from outcrop.domain.errors import OperatorError
 from outcrop.limits import SOURCE_LIMITS, SourceLimits
 from outcrop.net.guard import Egress
 from outcrop.processes import kill_tree, wait_for_end, watch_parent
-from outcrop.sandbox import Owner, Sandbox, become, restrict
+from outcrop.sandbox import Owner, Sandbox, become, everything_but, forget_settings, restrict
 from outcrop.scanner.engine.load import load_compiled, load_ruleset
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.sources.isolated.repository_job import (
@@ -46,7 +46,8 @@ class ProcessPool:
     `rules` are the rule files, and `ruleset` the rules loaded from them. `egress` has the network rules for
     the children, and `cache` is their folder for compiled rules. They clone repositories into the folder
     `work`, by default in `cache`. `limits` are those of each job. Children of root become the user `owner`,
-    if there is one. Jobs that are not urgent leave `reserved` children free.
+    if there is one, and cannot read the folder `hidden`, which has our secrets. Jobs that are not urgent
+    leave `reserved` children free.
     """
 
     def __init__(  # noqa: PLR0917 - what a job needs
@@ -61,10 +62,13 @@ class ProcessPool:
         owner: Owner | None = None,
         *,
         reserved: int = 0,
+        hidden: Path | None = None,
     ) -> None:
         self._slots = PoolSlots(size, reserved)
         self._ruleset = ruleset
-        self._config = _ChildConfig(list(rules), ruleset.version, egress, cache, limits, work or cache, owner)
+        self._config = _ChildConfig(
+            list(rules), ruleset.version, egress, cache, limits, work or cache, owner, hidden
+        )
         # Last in, first out: a child is started (for a None) only if all running ones are busy.
         self._free: asyncio.LifoQueue[_ChildProcess | None] = asyncio.LifoQueue()
         for _ in range(size):
@@ -128,9 +132,12 @@ async def open_process_pool(  # noqa: PLR0917 - what a job needs
     owner: Owner | None = None,
     *,
     reserved: int = 0,
+    hidden: Path | None = None,
 ) -> AsyncIterator[ProcessPool]:
     """Yield a ProcessPool with these arguments, and kill its processes on exit."""
-    pool = ProcessPool(size, rules, ruleset, egress, cache, limits, work, owner, reserved=reserved)
+    pool = ProcessPool(
+        size, rules, ruleset, egress, cache, limits, work, owner, reserved=reserved, hidden=hidden
+    )
     try:
         yield pool
     finally:
@@ -150,6 +157,18 @@ class _ChildConfig(NamedTuple):
     limits: SourceLimits
     work: Path
     owner: Owner | None
+    hidden: Path | None
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """Return the rights of a child: it may not read the folder `hidden`, except what it works on."""
+        writable = (*create_work_folders(self.work), _SHARED_MEMORY)
+        if self.hidden is None:
+            return Sandbox(writable, network=True)
+        readable = everything_but(self.hidden)
+        if self.egress.ca_file is not None:
+            readable += (self.egress.ca_file,)
+        return Sandbox(writable, network=True, readable=readable)
 
 
 class _ChildProcess:
@@ -207,13 +226,14 @@ def _serve_jobs(pipe: Connection, config: _ChildConfig, parent: int) -> None:
 
     For each job progress and then the result, or the reason of a failure, are sent through the pipe.
     """
+    forget_settings()
     watch_parent(lambda: wait_for_end(parent))
     ruleset = load_compiled(config.cache, config.version) or load_ruleset(config.rules, cache=config.cache)
     if config.owner is not None:
         become(config.owner)
     # The addresses of hosts are looked up here, and git connects to them. The processes that search text
     # cannot connect to anything (`fork_pool`), nor can git when it reads a clone.
-    restrict(Sandbox((*create_work_folders(config.work), _SHARED_MEMORY), network=True))
+    restrict(config.sandbox)
     while True:
         try:
             job = pipe.recv()

@@ -6,15 +6,17 @@ ParserDiedError, which is one gap. Small texts are parsed without a child: that 
 
 import gc
 import marshal
+import os
 import resource
 import subprocess
 import sys
 import threading
 from dataclasses import astuple
+from pathlib import Path
 from typing import Any
 
 from outcrop.limits import PARSER_LIMITS, ParserLimits
-from outcrop.sandbox import READ_ONLY, become_nobody, restrict
+from outcrop.sandbox import Sandbox, become_nobody, is_setting, restrict
 from outcrop.sources.web.links import json_links
 from outcrop.sources.web.source_map import OriginalFile, SourceMapError, original_files
 from outcrop.sources.web.urls import WebLink, WebLinkKind
@@ -73,10 +75,15 @@ def _run_child(arguments: list[str], text: bytes, limits: ParserLimits) -> Any:
     # -I: the current folder, which may be that of a scanned project, has no modules.
     command = [sys.executable, "-I", "-m", __name__, str(limits.memory), str(limits.cpu_seconds), *arguments]
     with _slots:
-        done = subprocess.run(command, input=text, capture_output=True, check=False)
+        done = subprocess.run(command, input=text, capture_output=True, check=False, env=_environment())
     if done.returncode:
         raise ParserDiedError(f"the JSON needs more than {limits.memory >> 20:,} MB or is too slow to read")
     return marshal.loads(done.stdout)  # noqa: S302 - our own process wrote plain values
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a child: that of this process without our settings."""
+    return {name: value for name, value in os.environ.items() if not is_setting(name)}
 
 
 def main(memory: str, cpu_seconds: str, kind: str, argument: str) -> None:
@@ -90,7 +97,8 @@ def main(memory: str, cpu_seconds: str, kind: str, argument: str) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
     resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_seconds), int(cpu_seconds)))
     become_nobody()
-    restrict(READ_ONLY)
+    # It reads the modules of Python, and nothing else.
+    restrict(Sandbox(readable=tuple(map(Path, {*sys.path, sys.prefix, sys.base_prefix}))))
     gc.disable()  # it would search millions of small values again and again
     text = sys.stdin.buffer.read()
     # Each takes 80 bytes, other values less than their share. The parser needs minutes to fail at the limit.
