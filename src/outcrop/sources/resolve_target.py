@@ -12,6 +12,7 @@ from outcrop.domain.scan import Gap
 from outcrop.domain.target import TargetKind, TargetSpec, is_included
 from outcrop.sources.code_host.host import CodeHost
 from outcrop.sources.code_host.hosted import HostedGist, HostedRepository
+from outcrop.sources.code_host.targets import find_public_host
 from outcrop.sources.git.repository import read_origin_url
 from outcrop.sources.repository_address import normalise_repository
 
@@ -161,6 +162,8 @@ async def _user_gists(
     """
     has_secret = False
     async for gist in host.gists(owner):
+        if not _is_truthful(host, gaps, gist.id, gist.html_url, gist.clone_url):
+            continue
         if gist.public or has_credential:
             yield _gist_source(gist, spec, host)
         else:
@@ -188,12 +191,14 @@ async def _single_source(
             raise OperatorError("a single commit can be scanned on a known code host only")
         return [_other_host_source(spec, has_credential=has_credential)]
     if is_gist:
-        return [_gist_source(await host.gist(path.rpartition("/")[2]), spec, host)]
+        gist = await host.gist(path.rpartition("/")[2])
+        is_truthful = _is_truthful(host, gaps, gist.id, gist.html_url, gist.clone_url)
+        return [_gist_source(gist, spec, host)] if is_truthful else []
     if spec.kind is TargetKind.COMMIT:
         full_name, _, sha = path.rpartition("/commit/")
         full_name = full_name.removesuffix("/-")  # as GitLab writes it
         commit = await host.commit(full_name, sha)
-        if not _may_scan(commit.repository, has_credential=has_credential, gaps=gaps):
+        if not _may_scan(commit.repository, host, has_credential=has_credential, gaps=gaps):
             return []
         return [_repository_source(commit.repository, spec, host, commit=commit.sha)]
     return _with_wiki(await host.repository(path), spec, host, has_credential=has_credential, gaps=gaps)
@@ -238,7 +243,7 @@ def _with_wiki(
     added to `gaps`.
     `has_credential` is as in `resolve_target`.
     """
-    if not _may_scan(repository, has_credential=has_credential, gaps=gaps):
+    if not _may_scan(repository, host, has_credential=has_credential, gaps=gaps):
         return []
     sources = [] if repository.empty else [_repository_source(repository, spec, host)]
     if spec.options.get("discussions") and not repository.is_wiki:
@@ -248,11 +253,28 @@ def _with_wiki(
     return sources
 
 
-def _may_scan(repository: HostedRepository, *, has_credential: bool, gaps: list[Gap]) -> bool:
+def _is_truthful(host: CodeHost, gaps: list[Gap], what: str, *urls: str | None) -> bool:
+    """Whether a host does not say that something of its own is at another, public code host.
+
+    Findings belong to these addresses: a false one would let the host resolve or take over the findings of
+    somebody else's repository. Another name of the host itself is no public host. If not, append a gap.
+    """
+    for url in filter(None, urls):
+        site = (urlsplit(url).hostname or "").removeprefix("gist.")
+        if not host.is_own_host(f"https://{site}/") and find_public_host(site) is not None:
+            gaps.append(Gap(what, f"the host says that this is at {site}, which is another host"))
+            return False
+    return True
+
+
+def _may_scan(repository: HostedRepository, host: CodeHost, *, has_credential: bool, gaps: list[Gap]) -> bool:
     """Whether a run may scan a repository: if it is public, or if the target has its own credential.
 
     If not, append a gap to `gaps`: the operator's token must not be used for a repository that is not public.
     """
+    addresses = repository.html_url, repository.clone_url, repository.wiki_url
+    if not _is_truthful(host, gaps, repository.full_name, *addresses):
+        return False
     if repository.visibility is Visibility.PUBLIC or has_credential:
         return True
     gaps.append(Gap(repository.full_name, "is not public: the target needs a credential of its own"))

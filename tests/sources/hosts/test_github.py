@@ -12,7 +12,9 @@ import pytest
 
 from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.domain.finding import Visibility
+from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret
+from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpResponse, open_http
 from outcrop.sources.code_host.errors import HostError
@@ -21,6 +23,7 @@ from outcrop.sources.code_host.options import ApiOptions
 from outcrop.sources.code_host.rate_limit import RateLimit
 from outcrop.sources.git.clone import Remote, clone
 from outcrop.sources.hosts.github import GitHub
+from outcrop.sources.resolve_target import resolve_target
 from tests.support.git_host import ENV, git_host
 from tests.support.github_host import (
     FIRST_DAY,
@@ -659,7 +662,8 @@ def test_list_of_another_shape_is_malformed(host, call_failing, body):
         ("clone_url", "https://me:pass@git.example/a"), ("clone_url", "ext::sh"),
         ("clone_url", "https://git.example/a\n"), ("clone_url", "https://[git/a"),
         ("html_url", "javascript:alert(1)"), ("size", "0"),
-        ("pushed_at", 5), ("default_branch", None), ("archived", 0), ("has_wiki", "yes"),
+        ("pushed_at", 5), ("pushed_at", "a\0b"), ("default_branch", "a\x1b[2J"), ("default_branch", "a" * 2_001),
+        ("html_url", "https://github.example/" + "a" * 2_000), ("default_branch", None), ("archived", 0), ("has_wiki", "yes"),
     ],
 )  # fmt: skip
 def test_repository_with_an_invalid_field_is_malformed(host, call_failing, field, value):
@@ -667,6 +671,29 @@ def test_repository_with_an_invalid_field_is_malformed(host, call_failing, field
     failure = call_failing(repository)
     assert failure.kind == "malformed"
     assert field in failure.message
+
+
+@pytest.mark.parametrize(
+    ("field", "address"),
+    [
+        ("html_url", "https://github.com/acme/web"),
+        ("clone_url", "https://gitlab.com/acme/web.git"),
+        ("git_pull_url", "https://gist.github.com/1234567890abcdef1234.git"),
+    ],
+)
+def test_a_host_that_names_addresses_of_another_host_takes_nothing_over(host, call, field, address):
+    host.add_repo("acme/web")
+    host.add_repo("acme/true", has_wiki=False)
+    gist = host.add_gist("acme")
+    raw = gist if field == "git_pull_url" else host.repos["acme/web"]
+    raw[field] = address
+    spec = TargetSpec(TargetKind.OWNER, "github:acme", options={"gists": True, "wikis": True})
+    gaps: list[Gap] = []
+    found = call(lambda github: resolve_target(spec, github, has_credential=True, gaps=gaps))
+    assert address not in {url for source in found for url in (source.url, source.html_url)}
+    assert "acme/true" in {source.full_name for source in found}
+    name = address.split("/")[2].removeprefix("gist.")
+    assert [gap.why for gap in gaps] == [f"the host says that this is at {name}, which is another host"]
 
 
 async def _all_refused(calls: list[Any]) -> None:

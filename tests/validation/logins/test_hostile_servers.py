@@ -157,7 +157,11 @@ def test_a_password_whose_connection_string_requires_tls_is_not_sent_without(opt
 
 
 @pytest.mark.parametrize(
-    "option", ["ssl-mode=REQUIRED", "sslMode=VERIFY_IDENTITY", "tls=skip-verify", "ssl=true"]
+    "option",
+    [
+        *("ssl-mode=REQUIRED", "sslMode=VERIFY_IDENTITY", "tls=skip-verify", "ssl=true"),
+        "verifyServerCertificate=true",
+    ],
 )
 def test_a_mysql_server_without_tls_gets_no_proof_if_tls_is_required(option):
     sent = []
@@ -169,6 +173,49 @@ def test_a_mysql_server_without_tls_gets_no_proof_if_tls_is_required(option):
     verdict = check_against(script, "mysql", PASSWORD, login="mysql://shop", database=f"/shop?{option}")
     assert verdict.status == "unvalidated"
     assert b"".join(sent) == b""
+
+
+def test_a_password_is_not_sent_to_a_false_certificate_if_the_string_requires_a_true_one(cert):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*cert)
+    received: list[bytes] = []
+
+    async def asks_for_clear_text(reader, writer):
+        await reader.readexactly(8)
+        writer.write(b"S")
+        await writer.drain()
+        await writer.start_tls(context)
+        await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big") - 4)
+        writer.write(authentication(3))
+        received.append(await reader.read(1000))
+
+    mysql = fake_mysql("caching_sha2_password", tls=context, known=False)
+    for option, expected in (("sslmode=require", [PASSWORD.encode()]), ("sslmode=verify-full", [])):
+        received.clear()
+        verdict = check_against(
+            asks_for_clear_text, "postgres", PASSWORD, login="postgresql://app", database=f"/app?{option}"
+        )
+        assert [PASSWORD.encode() for data in received if PASSWORD.encode() in data] == expected
+    assert (verdict.status, "certificate" in verdict.reason) == ("unvalidated", True)
+    for option in ("sslMode=VERIFY_IDENTITY", "useSSL=true&verifyServerCertificate=true"):
+        verdict = check_against(mysql, "mysql", PASSWORD, login="mysql://shop", database=f"/shop?{option}")
+        assert (verdict.status, "certificate" in verdict.reason) == ("unvalidated", True)
+
+
+def test_messages_before_tls_do_not_count_as_messages_of_the_server(cert):
+    """Somebody in between can add them, and the server behind TLS has never sent them."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*cert)
+
+    async def script(reader, writer):
+        await reader.readexactly(8)
+        writer.write(b"S" + postgres_message(b"E", b"C28P01\0\0"))
+        await writer.drain()
+        await writer.start_tls(context)
+        await reader.read(1000)
+
+    verdict = check_against(script, "postgres", PASSWORD, login="postgresql://app")
+    assert (verdict.status, "protocol" in verdict.reason) == ("error", True)
 
 
 @pytest.mark.parametrize("option", ["tls=true", "ssl=true"])

@@ -55,6 +55,7 @@ def test_only_the_login_is_read_from_a_uri(login, server, expected):
         "password",
         "database",
         "requires_tls",
+        "requires_certificate",
     }
 
 

@@ -9,6 +9,7 @@ from outcrop.sources.code_host.api import origin
 from outcrop.sources.code_host.errors import HostError
 
 _T = TypeVar("_T")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +21,13 @@ class Fields:
     def field(self, raw: Any, name: str, kind: type[_T]) -> _T:
         """Return the field `name` of decoded JSON; raise HostError if it is missing or not a `kind`.
 
-        `raw` may be anything. A boolean is not an `int` here.
+        `raw` may be anything. A boolean is not an `int` here, and a text is short and without control
+        characters, which no database and no terminal should get.
         """
         value = raw.get(name) if isinstance(raw, dict) else None
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise self.missing(name)
+        if isinstance(value, str) and (len(value) > HOST_TEXT_LENGTH or _CONTROL.search(value)):
             raise self.missing(name)
         return value
 
@@ -37,7 +41,7 @@ class Fields:
     def matching(self, raw: Any, name: str, pattern: re.Pattern[str]) -> str:
         """Return the text in the field `name`; raise HostError unless the pattern matches all of it."""
         value = self.field(raw, name, str)
-        if len(value) > HOST_TEXT_LENGTH or not pattern.fullmatch(value):
+        if not pattern.fullmatch(value):
             raise self.missing(name)
         return value
 

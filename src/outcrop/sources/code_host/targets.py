@@ -91,7 +91,12 @@ def find_host(spec: TargetSpec, *, web_host: str = "github.com") -> str | None:
     host = (urlsplit(spec.name).hostname or "").removeprefix("gist.")
     if host == web_host or spec.host_url is not None:  # only GitHub has addresses on a self-hosted instance
         return "github"
-    return next((type_.name for type_ in host_types() if type_.public(host) is not None), None)
+    return find_public_host(host)
+
+
+def find_public_host(name: str) -> str | None:
+    """Return the kind of the public code host with this host name; None if it is none that we know."""
+    return next((type_.name for type_ in host_types() if type_.public(name) is not None), None)
 
 
 def identity(spec: TargetSpec, *, web_host: str = "github.com") -> tuple[TargetKind, str]:

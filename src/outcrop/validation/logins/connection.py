@@ -21,6 +21,10 @@ from outcrop.validation.verdict import Verdict, error, unreachable, unvalidated
 
 _CLOSE_SECONDS = 1.0
 NO_TLS = unvalidated("the server offers no TLS, which the connection string requires")
+# Private authorities sign most certificates of databases, so certificates are not verified.
+NO_CERTIFICATE = unvalidated(
+    "the server asks for the password itself, and the connection string requires a trusted certificate"
+)
 
 
 class ProtocolError(Exception):
@@ -64,8 +68,11 @@ class LoginConnection:
     async def start_tls(self) -> None:
         """Switch to TLS without verifying the certificate, as database drivers do; set `encrypted`.
 
-        Raise TcpError if the handshake fails.
+        Raise TcpError if the handshake fails, and ProtocolError if more bytes have come unencrypted: they
+        would be read as if they had come encrypted.
         """
+        if getattr(self.reader, "_buffer", None):  # asyncio has no other way to ask
+            raise ProtocolError
         await start_tls(self.writer, self.host, unverified_tls_context())
         self.encrypted = True
 

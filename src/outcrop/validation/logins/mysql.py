@@ -21,6 +21,7 @@ from outcrop.limits import KEY_BITS, LOGIN_SECONDS, MYSQL_GRANT_PACKETS, MYSQL_L
 from outcrop.validation.attempt import Attempt
 from outcrop.validation.logins import ed25519
 from outcrop.validation.logins.connection import (
+    NO_CERTIFICATE,
     NO_TLS,
     LoginConnection,
     ProtocolError,
@@ -122,16 +123,18 @@ async def _log_in(connection: LoginConnection, login: ServerLogin) -> Verdict:
     response = struct.pack("<IIB23x", capabilities, _MAX_PACKET, _UTF8MB4)
     response += login.user.encode() + b"\0" + bytes([len(proof)]) + proof + plugin.encode() + b"\0"
     await stream.send(response)
-    return await _authenticate(stream, password, plugin, handshake.nonce)
+    return await _authenticate(stream, login, plugin, handshake.nonce)
 
 
-async def _authenticate(stream: _PacketStream, password: bytes, plugin: str, nonce: bytes) -> Verdict:
+async def _authenticate(stream: _PacketStream, login: ServerLogin, plugin: str, nonce: bytes) -> Verdict:
     """Answer the MySQL server's packets until it accepts or refuses the password, and return the verdict.
 
-    `plugin` is the authentication plugin of the handshake and `nonce` the server's random bytes; the server
-    may replace both. The verdict is `unvalidated` if the server switches to a plugin that is not supported.
-    After a login, the user's grants are the services. Raise ProtocolError after MYSQL_LOGIN_PACKETS packets.
+    `plugin` is the authentication plugin of the handshake and `nonce` the server's random bytes; the
+    server may replace both. The verdict is `unvalidated` if the server switches to a plugin that is not
+    supported, or asks for the password itself without the certificate that the login requires. After a
+    login, the user's grants are the services. Raise ProtocolError after MYSQL_LOGIN_PACKETS packets.
     """
+    password = login.password.encode()
     for _ in range(MYSQL_LOGIN_PACKETS):
         packet = await stream.receive()
         match packet[0]:
@@ -152,15 +155,22 @@ async def _authenticate(stream: _PacketStream, password: bytes, plugin: str, non
                     raise ProtocolError
                 await stream.send(await asyncio.to_thread(_PLUGINS[plugin], password, nonce))
             case 0x01 if plugin == "caching_sha2_password" and packet[1:] == _FULL_AUTHENTICATION:
-                if stream.connection.encrypted:
-                    await stream.send(password + b"\0")
-                else:
-                    await stream.send(await _encrypt_password(stream, password, nonce))
+                if login.requires_certificate:
+                    return NO_CERTIFICATE
+                await _send_password(stream, password, nonce)
             case 0x01 if packet[1:] == _FAST_AUTH_SUCCESS:
                 continue  # the proof was right; OK or an error follows
             case _:
                 raise ProtocolError
     raise ProtocolError
+
+
+async def _send_password(stream: _PacketStream, password: bytes, nonce: bytes) -> None:
+    """Send the password itself: over TLS, or encrypted with the server's key."""
+    if stream.connection.encrypted:
+        await stream.send(password + b"\0")
+    else:
+        await stream.send(await _encrypt_password(stream, password, nonce))
 
 
 async def _encrypt_password(stream: _PacketStream, password: bytes, nonce: bytes) -> bytes:

@@ -16,6 +16,7 @@ from outcrop.domain.finding import Confidence
 from outcrop.limits import LOGIN_SECONDS, POSTGRES_MESSAGES
 from outcrop.validation.attempt import Attempt, UncheckableError
 from outcrop.validation.logins.connection import (
+    NO_CERTIFICATE,
     NO_TLS,
     LoginConnection,
     ProtocolError,
@@ -150,10 +151,10 @@ async def _answer_authentication(
 ) -> Verdict | None:
     """Answer a PostgreSQL authentication request and return None; return a verdict if no answer is possible.
 
-    That verdict is `unvalidated`: the server wants the password without TLS, or another proof than a
-    password. `body` is the body of the request. An accepted login, a sent password and the SCRAM client are
-    noted in `state`. Raise ScramError if the server breaks SCRAM, and ProtocolError if it asks for a second
-    proof: that would cost CPU time, or be a weaker one.
+    That verdict is `unvalidated`: the server wants the password without TLS or a trusted certificate, or
+    another proof than a password. `body` is the body of the request. An accepted login, a sent password
+    and the SCRAM client are noted in `state`. Raise ScramError if the server breaks SCRAM, and
+    ProtocolError if it asks for a second proof: that would cost CPU time, or be a weaker one.
     """
     (code,), data = struct.unpack_from("!I", body), body[4:]
     password = state.login.password.encode()
@@ -164,12 +165,10 @@ async def _answer_authentication(
             raise ProtocolError  # the server has not proved that it knows the password
         case 3 | 5 | 10 if state.password_sent:
             raise ProtocolError
-        case 3 if connection.encrypted:  # clear text
-            await _send_password(connection, state, password + b"\0")
+        case 3 if verdict := _refuse_clear_text(connection, state.login):
+            return verdict
         case 3:
-            return unvalidated(
-                "the server asks for the password unencrypted, which others on the network could read"
-            )
+            await _send_password(connection, state, password + b"\0")
         case 5:  # MD5, with a salt of four bytes
             inner = hashlib.md5(password + state.login.user.encode(), usedforsecurity=False).hexdigest()
             outer = hashlib.md5(inner.encode() + data[:4], usedforsecurity=False).hexdigest()
@@ -189,6 +188,15 @@ async def _answer_authentication(
         case _:
             return unvalidated("the server requires another proof than a password")
     return None
+
+
+def _refuse_clear_text(connection: LoginConnection, login: ServerLogin) -> Verdict | None:
+    """Return the verdict if the password itself may not be sent on this connection; None if it may."""
+    if not connection.encrypted:
+        return unvalidated(
+            "the server asks for the password unencrypted, which others on the network could read"
+        )
+    return NO_CERTIFICATE if login.requires_certificate else None
 
 
 async def _send_password(connection: LoginConnection, state: _LoginState, proof: bytes) -> None:

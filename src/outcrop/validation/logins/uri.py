@@ -18,8 +18,11 @@ _SERVER = re.compile(r"(\[[^\]]*\]|[^\[\]:/?#,]*)(?::([^/?#,]*))?([,/?#].*)?", r
 _DSN_PAIR = re.compile(r"(?:^|\s)([a-z_]{2,20})\s?=\s?([^\s'\"\\]+)")
 _TLS_REQUIRED = re.compile(
     r"(?:^|[?&;\s])(?:ssl[-_]?mode\s?=\s?(?:require|verify)"
-    r"|(?:ssl|tls|requiressl)\s?=\s?(?:true|1|yes|on|require|skip-verify)(?![^&;#\s]))",
+    r"|(?:ssl|tls|requiressl|verifyservercertificate)\s?=\s?(?:true|1|yes|on|require|skip-verify)(?![^&;#\s]))",
     re.IGNORECASE,
+)
+_CERTIFICATE_REQUIRED = re.compile(
+    r"(?:^|[?&;\s])(?:ssl[-_]?mode\s?=\s?verify|verifyservercertificate\s?=\s?true)", re.IGNORECASE
 )
 NO_USER = "it has no user name"
 SEVERAL_HOSTS = "it names several hosts"
@@ -39,6 +42,12 @@ class ServerLogin:
     password: str = field(repr=False)
     database: str = ""
     requires_tls: bool = False
+    requires_certificate: bool = False  # that is trusted; the password itself is sent to no other server
+
+
+def requires_certificate(options: str) -> bool:
+    """Whether the options of a connection string require a trusted certificate."""
+    return _CERTIFICATE_REQUIRED.search(options) is not None
 
 
 def requires_tls(options: str) -> bool:
@@ -87,6 +96,7 @@ def parse_uri(
         decode_percent(password),
         decode_percent(database),
         requires_tls(rest),
+        requires_certificate(rest),
     )
 
 
@@ -110,6 +120,7 @@ def parse_dsn(before_password: str, password: str, default_port: int) -> ServerL
         checked_field(password),
         pairs.get("dbname", ""),
         requires_tls(before_password),
+        requires_certificate(before_password),
     )
 
 
