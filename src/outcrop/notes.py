@@ -16,6 +16,7 @@ from outcrop.domain.errors import BadInputError, OutcropError
 from outcrop.domain.finding import cut_note
 from outcrop.domain.secret import MASK, MIN_LENGTH_TO_MASK_IN_TEXT, MaskedText, Secret, is_password, reveal
 from outcrop.domain.target import TargetKind, TargetSpec
+from outcrop.lazy_regex import regex
 from outcrop.limits import TEXT_LENGTH
 from outcrop.scanner.engine.masking import hides_in_paths, mask_text
 from outcrop.scanner.engine.ruleset import RuleSet
@@ -25,10 +26,10 @@ from outcrop.store.keyring import Keyring
 
 RULES_TIMEOUT = 0.5  # seconds after the first text; later texts do not wait for the rules
 _PUNCTUATION = "\"'`<>()[]{}.,;:!?*„“”‚‘’«»"  # stripped from both ends of a word
-_WORD_SEPARATORS = re.compile(r"[\s\"'`<>()\[\]{},;=|&]+|:(?=\S)")
+_WORD_SEPARATORS = regex(r"[\s\"'`<>()\[\]{},;=|&]+|:(?=\S)")
 # At least 20 characters with a digit and letters of both cases. Ticket names have no small letters.
-_RANDOM_TOKEN = re.compile(r"\b(?=\w*[0-9])(?=\w*[A-Z])(?=\w*[a-z])\w{20,}\b", re.ASCII)
-_WORD = re.compile(r"[\w%~+=-]+", re.ASCII)  # of an address
+_RANDOM_TOKEN = regex(r"\b(?=\w*[0-9])(?=\w*[A-Z])(?=\w*[a-z])\w{20,}\b", re.ASCII)
+_WORD = regex(r"[\w%~+=-]+", re.ASCII)  # of an address
 _NAMED_BY_DIGEST = {TargetKind.COMMIT, TargetKind.GIST}  # their addresses end in one
 
 log = structlog.get_logger()

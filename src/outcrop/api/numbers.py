@@ -1,13 +1,13 @@
 """Parse numbers in parameters exactly, without rounding."""
 
 import math
-import re
 from decimal import Decimal, InvalidOperation
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import NUMBER_DIGITS
 
-_INTEGER = re.compile(r"-?[0-9]+")
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_INTEGER = regex(r"-?[0-9]+")
+_NUMBER = regex(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _SMALLEST_FLOAT = math.nextafter(0, 1)
 
 

@@ -1,7 +1,6 @@
 """Parse query parameters strictly. The same models describe them in `/openapi.json`."""
 
 import math
-import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 from urllib.parse import unquote_to_bytes
@@ -27,6 +26,7 @@ from outcrop.domain.ids import ID_FORM, parse_id
 from outcrop.domain.incident import UNASSIGNED
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
 from outcrop.domain.scan import ScanType
+from outcrop.lazy_regex import regex
 from outcrop.limits import NOTE_LENGTH, QUERY_LENGTH, QUERY_TERMS
 
 _BLANK_IS_ABSENT = {"q", "note", "service"}
@@ -72,7 +72,7 @@ _DAY = (
 _HOUR_MINUTE = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _SECOND = "[0-5][0-9]"
 _FRACTION = r"\.[0-9]+"
-_DATE = re.compile(
+_DATE = regex(
     f"(?P<day>{_DAY})(?:[Tt ](?P<minute>{_HOUR_MINUTE})(?::(?P<second>{_SECOND})(?P<fraction>{_FRACTION})?)?"
     f"(?P<offset>[Zz]|[+ -]{_HOUR_MINUTE})?)?"
 )

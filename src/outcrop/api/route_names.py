@@ -1,13 +1,13 @@
 """Name the route of a path for the metrics: its template, which contains no id and no address."""
 
-import re
 from collections.abc import Sequence
 
 from starlette.routing import Route
 
+from outcrop.lazy_regex import regex
 from outcrop.metrics import UNMATCHED
 
-_CONVERTER = re.compile(r":\w+(?=\})")  # as in {address:path}
+_CONVERTER = regex(r":\w+(?=\})")  # as in {address:path}
 
 
 class RouteNames:

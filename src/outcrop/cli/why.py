@@ -14,6 +14,7 @@ from outcrop.cli.streams import printing
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
 from outcrop.domain.line import one_line
+from outcrop.lazy_regex import regex
 from outcrop.scanner.engine.load import load_ruleset
 from outcrop.scanner.risk.detection import DetectionReason
 from outcrop.services.local_scan.options import ScanOptions
@@ -23,7 +24,7 @@ from outcrop.sources.located import printable_path
 from outcrop.sources.workspace import cache_folder
 
 _MAX_NEAR_RULES = 8  # printed; --json has all
-_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
+_NUMBER = regex(r"[0-9]{1,9}", re.ASCII)
 
 Place = Annotated[
     str,

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.rules.example_templates import expand_template
 
-_MARK = re.compile(r"«([a-z0-9_]+) ([a-z]+) ([a-z0-9-]+)\|(.*?)»", re.DOTALL)
+_MARK = regex(r"«([a-z0-9_]+) ([a-z]+) ([a-z0-9-]+)\|(.*?)»", re.DOTALL)
 
 
 class Fate(StrEnum):

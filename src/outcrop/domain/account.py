@@ -2,7 +2,6 @@
 
 import binascii
 import hashlib
-import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -11,10 +10,11 @@ from importlib.resources import files
 from uuid import UUID
 
 from outcrop.domain.errors import BadInputError
+from outcrop.lazy_regex import regex
 from outcrop.limits import EMAIL_LENGTH
 
-SLUG = re.compile(r"[a-z0-9-]{2,40}")
-EMAIL = re.compile(r"[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+")
+SLUG = regex(r"[a-z0-9-]{2,40}")
+EMAIL = regex(r"[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+")
 PASSWORD_LENGTHS = range(12, 1025)
 _MIN_DISTINCT_CHARACTERS = 5  # of a password
 # Lower-case runs, forwards and backwards: the alphabet, digits, and the rows and columns of a keyboard.
@@ -224,7 +224,7 @@ def _shortest_period(text: str) -> int:
 
 _PREFIX = "outcrop_"
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_TOKEN = re.compile(r"outcrop_[0-9A-Za-z]{49}")
+_TOKEN = regex(r"outcrop_[0-9A-Za-z]{49}")
 
 
 def new_token(random: bytes) -> str:

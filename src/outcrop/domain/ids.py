@@ -1,9 +1,10 @@
 """Parse UUIDs strictly: only the 36-character form is accepted."""
 
-import re
 from uuid import UUID
 
-ID_FORM = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
+from outcrop.lazy_regex import regex
+
+ID_FORM = regex(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
 
 
 def parse_id(text: str) -> UUID | None:

@@ -1,16 +1,16 @@
 """Identify the place of a credential (source, path, value) so that rescans recognise it."""
 
 import hashlib
-import re
 from urllib.parse import quote, urlsplit
 
 from outcrop.domain.finding import SourceType
+from outcrop.lazy_regex import regex
 
 # Pseudo paths of commit and tag messages. Git uses these file names; no tracked file can have such a path.
 COMMIT_MESSAGE, TAG_MESSAGE = b".git/COMMIT_EDITMSG", b".git/TAG_EDITMSG"
 # The origin of an ordinary URL. Only this part is parsed: millions of imported URLs have few origins, and
 # parsed ones are cached.
-_ORIGIN = re.compile(r"https?://[A-Za-z0-9.:-]+(?=[/?#]|\Z)")
+_ORIGIN = regex(r"https?://[A-Za-z0-9.:-]+(?=[/?#]|\Z)")
 # First byte of the path that is stored with a finding, unmasked or encrypted.
 PLAIN_PATH, SEALED_PATH = b"\0", b"\1"
 SERVED_TYPES = frozenset({SourceType.ENDPOINT, SourceType.JS_BUNDLE})  # what web sites serve

@@ -5,6 +5,8 @@ from enum import StrEnum
 from typing import NewType, NoReturn
 from urllib.parse import quote, unquote
 
+from outcrop.lazy_regex import regex
+
 MASK = "*" * 8
 MIN_LENGTH_TO_MASK_IN_TEXT = 8  # shorter values occur in ordinary words too often
 
@@ -12,7 +14,7 @@ MIN_LENGTH_TO_MASK_IN_TEXT = 8  # shorter values occur in ordinary words too oft
 # only such texts are stored.
 MaskedText = NewType("MaskedText", str)
 
-_LOOKS_MASKED = re.compile(r"[^*]{0,8}\*{4,}[^*]{0,8}", re.DOTALL)
+_LOOKS_MASKED = regex(r"[^*]{0,8}\*{4,}[^*]{0,8}", re.DOTALL)
 
 
 class KeepSecrets(StrEnum):

@@ -1,6 +1,5 @@
 """Targets: the code hosts, repositories and sites that an account has scanned, and how often."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -11,6 +10,7 @@ from uuid import UUID
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.scan import ScanStatus, ScanType
+from outcrop.lazy_regex import regex
 from outcrop.limits import TARGET_LENGTH
 
 if TYPE_CHECKING:
@@ -126,14 +126,14 @@ _WEB = {TargetKind.SITE, TargetKind.PAGE}
 _LOGIN = r"[A-Za-z0-9_-]{1,100}"  # names on GitHub Enterprise are longer and may have underscores
 _REPO = r"(?!\.{0,2}(?:\.git)?(?:/|\Z))[A-Za-z0-9._-]{1,100}?"
 _GIST_ID = r"(?:[0-9a-f]{20,64}|[0-9]{1,10})"  # the oldest are plain numbers
-_SHORT = re.compile(rf"(?i:(github|gists)):({_LOGIN})(?:/({_REPO})(?:\.git)?)?")
-_ONE_PART = re.compile(rf"/({_LOGIN})")
-_TWO_PARTS = re.compile(rf"/({_LOGIN}/{_REPO})(?:\.git)?")
-_COMMIT = re.compile(rf"/({_LOGIN}/{_REPO})/commit/([0-9a-fA-F]{{7,64}})")
-_GIST = re.compile(rf"/(?:{_LOGIN}/)?({_GIST_ID})(?:\.git)?")
+_SHORT = regex(rf"(?i:(github|gists)):({_LOGIN})(?:/({_REPO})(?:\.git)?)?")
+_ONE_PART = regex(rf"/({_LOGIN})")
+_TWO_PARTS = regex(rf"/({_LOGIN}/{_REPO})(?:\.git)?")
+_COMMIT = regex(rf"/({_LOGIN}/{_REPO})/commit/([0-9a-fA-F]{{7,64}})")
+_GIST = regex(rf"/(?:{_LOGIN}/)?({_GIST_ID})(?:\.git)?")
 
-_AUTHORITY = re.compile(r"(?:[^:/?#]*://)?([^/?#]*)")
-_HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|[0-9a-f:.]*:[0-9a-f:.]*")
+_AUTHORITY = regex(r"(?:[^:/?#]*://)?([^/?#]*)")
+_HOST = regex(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|[0-9a-f:.]*:[0-9a-f:.]*")
 
 # The error never repeats the target: it may contain a password.
 _EXPECTED_FORMS = "a target is github:ORG, github:ORG/NAME, gists:USER or an https address"

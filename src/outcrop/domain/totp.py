@@ -8,6 +8,7 @@ from datetime import datetime
 
 import pyotp
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import CODE_LENGTH
 
 ISSUER = "Outcrop"
@@ -15,7 +16,7 @@ SECRET_BYTES = 20  # what RFC 4226 recommends
 RECOVERY_CODES, RECOVERY_BYTES = 10, 10
 _STEP = 30
 _MAX_DRIFT = 1  # steps by which the clock of a phone may be wrong
-_CODE = re.compile(r"[0-9]{6}")
+_CODE = regex(r"[0-9]{6}")
 
 
 def secret_text(random: bytes) -> str:

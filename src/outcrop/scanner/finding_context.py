@@ -9,10 +9,10 @@
 Everything else is production. The context never decides whether a value is reported.
 """
 
-import re
 from itertools import pairwise
 
 from outcrop.domain.finding import FindingContext
+from outcrop.lazy_regex import regex
 
 _PRODUCTION, _TEST, _EXAMPLE = FindingContext.PRODUCTION, FindingContext.TEST, FindingContext.EXAMPLE
 _DOCUMENTATION, _VENDORED = FindingContext.DOCUMENTATION, FindingContext.VENDORED
@@ -23,8 +23,8 @@ _MAX_NAME_DISTANCE = 200  # bytes from the value to the beginning of the text in
 _MAX_HINT_VALUE = 64  # characters; `test` inside a longer value is by chance
 
 # Words of a name: `MyAppTests`, `my-app_tests`, `e2e.spec`. A digit stays with the letters before it.
-_BETWEEN_WORDS = re.compile(r"[-_. ]")
-_WORD = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*[a-z]*|[0-9]+[a-z]*")
+_BETWEEN_WORDS = regex(r"[-_. ]")
+_WORD = regex(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z]+[0-9]*[a-z]*|[0-9]+[a-z]*")
 
 
 def _read_words(text: str) -> frozenset[str]:
@@ -69,44 +69,44 @@ _DOCUMENT_EXTENSIONS = _read_words("""
     md mdx mdown mkd markdown mdwn rmd qmd rst adoc asciidoc textile rdoc pod creole wiki mediawiki tex latex
     texi texinfo docx doc odt rtf pdf epub pptx odp man
     """)
-_DOCUMENT_NAME = re.compile(
+_DOCUMENT_NAME = regex(
     r"(?:readme(?:[._-][\w.-]*)?|changelog(?:\.txt)?|licen[cs]e(?:\.txt)?|copying(?:\.txt)?"
     r"|(?:changes|history|contributing|contributors|authors|install|installation|faq|news|todo"
     r"|release[-_ ]?notes|upgrading|upgrade|getting[-_ ]?started|tutorial|notice|security|hacking|roadmap"
     r"|troubleshooting)\.te?xt)"
 )
-_DOCUMENT_WORD = re.compile(r"[A-Z]{3,}(?:[_-][A-Z]+)*")  # `INSTALL`; a program is in lower case
-_API_DESCRIPTION = re.compile(r"(?:[\w.-]*[._-])?(?:swagger|openapi)(?:[._-][\w.-]*)?\.(?:json|ya?ml)")
-_MINIFIED = re.compile(r"[.-](?:min|pack|slim|umd)\.(?:js|mjs|cjs|css)(?:\.map)?$")
-_LIBRARY = re.compile(
+_DOCUMENT_WORD = regex(r"[A-Z]{3,}(?:[_-][A-Z]+)*")  # `INSTALL`; a program is in lower case
+_API_DESCRIPTION = regex(r"(?:[\w.-]*[._-])?(?:swagger|openapi)(?:[._-][\w.-]*)?\.(?:json|ya?ml)")
+_MINIFIED = regex(r"[.-](?:min|pack|slim|umd)\.(?:js|mjs|cjs|css)(?:\.map)?$")
+_LIBRARY = regex(
     r"(?:(?:jquery|modernizr|tinymce|ckeditor|mathjax|highcharts|highstock|zepto|mootools|scriptaculous"
     r"|html5shiv|swfobject|knockout|raphael|jsencrypt|sjcl|datatables|select2|swagger-ui)[\w.-]*"
     r"|(?:angular|lodash|underscore|backbone|moment|d3|codemirror|echarts|handlebars|mustache|crypto-js|sockjs"
     r"|ember|plotly|leaflet|katex)(?:[.-](?:v?[0-9]|core|debug|full|bundle)[\w.-]*)?"
     r"|[a-z][a-z0-9]*(?:[.-][a-z]+)*[.-]v?[0-9]+\.[0-9]+(?:\.[0-9]+)?(?:[.-][\w.-]*)?)\.(?:js|mjs|cjs|css)(?:\.map)?"
 )
-_TEST_FILE = re.compile(
+_TEST_FILE = regex(
     r"(?:conftest\.py|pytest\.ini|tox\.ini|noxfile\.py|\.rspec|phpunit(?:\.[\w.-]+)?\.xml(?:\.dist)?"
     r"|testng[\w.-]*\.xml|karma\.conf[\w.]*|(?:jest|vitest|playwright|wdio|protractor|nightwatch)[.-][\w.-]+"
     r"|cypress(?:\.[\w.-]+)?\.(?:json|[jt]s)|codeception\.ya?ml|behat\.ya?ml|cucumber\.[\w.]+"
     r"|[\w.-]+\.(?:feature|snap|bats|jmx|robot|cassette|approved|golden))"
 )
-_SPEC_FILE = re.compile(
+_SPEC_FILE = regex(
     r"[\w.-]*[._-]specs?(?:\.[\w-]+)*"
     r"\.(?:[cm]?[jt]sx?|rb|py|php|go|java|kts?|scala|groovy|coffee|lua|exs?|cr|swift|dart|hs|vue|sh)"
 )
-_TEST_CLASS = re.compile(
+_TEST_CLASS = regex(
     r"\w*[a-z0-9](?:Tests?|Testing|TestCase|TestSuite|IT|ITCase|Mock|Stub|Fixture)\.\w+"
     r"|\w+Specs?\.(?:groovy|scala|kt|hs|swift|coffee)"
     r"|(?:Mock|Fake|Stub)[A-Z]\w*\.\w+"
 )
-_ENVIRONMENT_SAMPLE = re.compile(
+_ENVIRONMENT_SAMPLE = regex(
     r"(?:[\w.-]*\.)?env(?:[._-][\w-]+)*[._-](?:template|tmpl|tpl|dist|skel|defaults?)"
     r"|(?:template|dist|skel|defaults?)[._-]?\.?env|[\w-]+\.(?:template|dist)\.env"
 )
 _BROWSER_EXTENSIONS = (".js", ".mjs", ".cjs", ".css", ".map")
 
-_CI_FILE = re.compile(
+_CI_FILE = regex(
     r"(?:^|/)(?:\.github/(?:workflows|actions)/.+\.ya?ml|\.gitlab-ci[\w.-]*\.ya?ml|\.gitlab/ci/.+\.ya?ml"
     r"|\.travis\.ya?ml|\.circleci/.+\.ya?ml|azure-pipelines[\w.-]*\.ya?ml|\.azure-pipelines/.+\.ya?ml"
     r"|bitbucket-pipelines\.ya?ml|jenkinsfile[\w.-]*|\.drone\.(?:ya?ml|star|jsonnet)|\.woodpecker[\w./-]*\.ya?ml"
@@ -116,7 +116,7 @@ _CI_FILE = re.compile(
 )
 
 # --- names and values
-_NAME = re.compile(
+_NAME = regex(
     r"([A-Za-z_$@][\w.$-]*)[\"'`\])]*\s*(?::\s*[A-Za-z][\w<>\[\]|?.]{0,30}\s*(?==))?"
     r"(?:=>|:=|[:=,(>]|->)\s*[^\w]{0,8}$"
 )
@@ -124,11 +124,11 @@ _HINT_WORDS = {
     _TEST: _read_words("test tests testing tester mock mocks mocked fake stub dummy sandbox unittest e2e"),
     _EXAMPLE: _read_words("example examples sample samples demo placeholder"),
 }
-_TEST_VALUE = re.compile(
+_TEST_VALUE = regex(
     r"(?i)(?:^|[_-])(?:test|sandbox|dummy|fake|mock)(?:[_-]|$)"
     r"|^test(?:ing|er)?(?:[\W_\d]|pass|secret|user|key|token)"
 )
-_EXAMPLE_VALUE = re.compile(r"(?i)(?:^|[\W_])(?:example|sample|placeholder)(?:[\W_]|$)|EXAMPLE(?:KEY)?$")
+_EXAMPLE_VALUE = regex(r"(?i)(?:^|[\W_])(?:example|sample|placeholder)(?:[\W_]|$)|EXAMPLE(?:KEY)?$")
 
 
 def decide_context(

@@ -7,7 +7,6 @@ no connection is held meanwhile.
 import asyncio
 import hashlib
 import ipaddress
-import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -25,6 +24,7 @@ from outcrop.domain.errors import (
     TicketExpiredError,
 )
 from outcrop.domain.secret import reveal
+from outcrop.lazy_regex import regex
 from outcrop.limits import AGENT_LENGTH, CLIENT_ADDRESS_LENGTH, EMAIL_LENGTH, SIGN_IN_STEP
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
@@ -56,7 +56,7 @@ __all__ = [
     "sign_out_everywhere",
 ]
 
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
+_TOKEN = regex(r"[A-Za-z0-9_-]{43}")  # 256 bits
 _RETRY_IF_BUSY = 5  # seconds to wait if too many passwords are being compared
 
 

@@ -5,7 +5,6 @@ everything. Functions that hash a password get the connection pool and open shor
 """
 
 import hashlib
-import re
 import secrets
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -32,6 +31,7 @@ from outcrop.domain.errors import (
     SignInLimitedError,
 )
 from outcrop.domain.secret import Secret, reveal
+from outcrop.lazy_regex import regex
 from outcrop.notes import mask_random_words
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
@@ -41,7 +41,7 @@ from outcrop.store.people.accounts import MemberCredentials
 from outcrop.store.people.passwords import PASSWORDS, PasswordCaller, PasswordQueueFullError
 from outcrop.store.people.sign_in_attempts import Visitor
 
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 256 bits
+_TOKEN = regex(r"[A-Za-z0-9_-]{43}")  # 256 bits
 _RETRY_IF_BUSY = 5  # seconds to wait if too many passwords are being hashed
 
 

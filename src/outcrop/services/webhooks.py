@@ -1,6 +1,5 @@
 """Save, remove and test the webhook of an account; list its deliveries and send them again."""
 
-import re
 import secrets
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,12 +12,13 @@ from outcrop.domain.errors import BadInputError, NotFoundError, PlanTooLowError
 from outcrop.domain.events import example_event
 from outcrop.domain.secret import Secret
 from outcrop.domain.webhook import KEPT_DAYS, LATEST_SWITCH, Delivery, DeliveryFilter, DeliveryState, Webhook
+from outcrop.lazy_regex import regex
 from outcrop.limits import REPEATED_DELIVERIES, WEBHOOK_URL_LENGTH
 from outcrop.store import audit, outbox, webhooks
 from outcrop.store.db import Connection, Pool
 from outcrop.store.keyring import Keyring
 
-_HOST = re.compile(r"[0-9A-Za-z_.:-]{1,253}")
+_HOST = regex(r"[0-9A-Za-z_.:-]{1,253}")
 _DELETE_BATCH_SIZE = 5000  # deliveries that one transaction deletes
 
 

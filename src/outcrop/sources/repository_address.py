@@ -3,8 +3,10 @@
 import re
 from urllib.parse import unquote, urlsplit
 
+from outcrop.lazy_regex import regex
+
 # `user@host:path`, the short form of an ssh address. A single letter is a drive of Windows.
-_SHORT_FORM = re.compile(r"(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9.-]{2,}):(?!/{2})(?P<path>[^\s]+)")
+_SHORT_FORM = regex(r"(?:[^@/\s]+@)?(?P<host>[A-Za-z0-9.-]{2,}):(?!/{2})(?P<path>[^\s]+)")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _SCHEMES = {"http", "https", "ssh", "git", "git+ssh", "git+https"}
 _SAME_HOSTS = {
@@ -15,15 +17,13 @@ _SAME_HOSTS = {
     "ssh.dev.azure.com": "dev.azure.com",
 }
 # In the path of a page of a repository: what follows the repository's own path.
-_PAGE = re.compile(r"/-/|/(?:blob|tree|commit|raw|blame|src/(?:branch|commit|tag))/.")
+_PAGE = regex(r"/-/|/(?:blob|tree|commit|raw|blame|src/(?:branch|commit|tag))/.")
 _PAGES_OF_HOST = {
-    "github.com": re.compile(
-        r"/(?:blob|tree|commits?|raw|blame|pulls?|issues|security|actions|wiki)(?:/|\Z)"
-    ),
-    "bitbucket.org": re.compile(r"/(?:src|commits|branch|raw)(?:/|\Z)"),
+    "github.com": regex(r"/(?:blob|tree|commits?|raw|blame|pulls?|issues|security|actions|wiki)(?:/|\Z)"),
+    "bitbucket.org": regex(r"/(?:src|commits|branch|raw)(?:/|\Z)"),
 }
-_THIRD_SLASH = re.compile(r"/[^/]+/[^/]+/")
-_AZURE_SSH = re.compile(r"/v3/([^/]+)/([^/]+)/([^/]+)")
+_THIRD_SLASH = regex(r"/[^/]+/[^/]+/")
+_AZURE_SSH = regex(r"/v3/([^/]+)/([^/]+)/([^/]+)")
 
 
 def normalise_repository(address: object) -> str | None:

@@ -2,12 +2,14 @@
 
 import re
 
-_PEM_BLOCK = re.compile(
+from outcrop.lazy_regex import regex
+
+_PEM_BLOCK = regex(
     r"-----BEGIN ([A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----(.*?)-?-----END \1-----", re.DOTALL
 )
-_STRING_CONCATENATION = re.compile(r"""["']\s*[+.&\\]?\s*["']""")  # "…" + "…": its plus sign is not base64
-_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/=]")
-_PEM_HEADER = re.compile(r"(Proc-Type|DEK-Info): ?([A-Za-z0-9,.-]{1,80})")
+_STRING_CONCATENATION = regex(r"""["']\s*[+.&\\]?\s*["']""")  # "…" + "…": its plus sign is not base64
+_NOT_BASE64 = regex(r"[^A-Za-z0-9+/=]")
+_PEM_HEADER = regex(r"(Proc-Type|DEK-Info): ?([A-Za-z0-9,.-]{1,80})")
 _LINE_LENGTH = 64
 
 

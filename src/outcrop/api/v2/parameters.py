@@ -18,11 +18,12 @@ from outcrop.api.parameters import (
     parse_path_id,
 )
 from outcrop.domain.errors import BadInputError
+from outcrop.lazy_regex import regex
 from outcrop.limits import IDEMPOTENCY_KEY_LENGTH, IMPORT_REPO_LENGTH
 from outcrop.services.exchange import ImportFormat
 from outcrop.sources.repository_address import normalise_repository
 
-_KEY = re.compile(rf"[!-~]{{1,{IDEMPOTENCY_KEY_LENGTH}}}", re.ASCII)
+_KEY = regex(rf"[!-~]{{1,{IDEMPOTENCY_KEY_LENGTH}}}", re.ASCII)
 _COMMIT = "^[0-9a-fA-F]{7,64}$"
 
 IMPORT_ID = {"name": "import_id", "in": "path", "required": True, "schema": UUID_SCHEMA}

@@ -1,12 +1,13 @@
 """Write findings as a JUnit report, which CI systems show as failed tests."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
+from outcrop.lazy_regex import regex
+
 # Characters that XML 1.0 does not allow, even when they are escaped.
-_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_IN_XML = regex("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ESCAPES = {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
 
 

@@ -1,12 +1,13 @@
 """Mentions in comments: `@` and the e-mail address of a member."""
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from outcrop.lazy_regex import regex
+
 MAX_MENTIONS = 50  # of one comment
-_MENTION = re.compile(r"(?<![\w.+-])@([\w.+%'-]{1,64}@[\w-]+(?:\.[\w-]+)*)")
+_MENTION = regex(r"(?<![\w.+-])@([\w.+%'-]{1,64}@[\w-]+(?:\.[\w-]+)*)")
 
 
 def find_mentions(text: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from outcrop.domain.finding import severity_of
+from outcrop.lazy_regex import regex
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 TOOL = "outcrop"
@@ -19,8 +20,8 @@ FINGERPRINT = "outcrop/v1"
 FINDING = "outcrop/finding/v1"  # id of an account's finding
 LINE_HASH = "primaryLocationLineHash"  # the one that GitHub compares to recognise an alert
 # `..` is escaped twice: some viewers decode a URI before they resolve it, and `%2E%2E` means `..` too.
-_UP, _UP_ESCAPED = re.compile(r"(?<![^/\\!])\.\.(?![^/\\])"), "%2E%2E"
-_FROM_ROOT = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
+_UP, _UP_ESCAPED = regex(r"(?<![^/\\!])\.\.(?![^/\\])"), "%2E%2E"
+_FROM_ROOT = regex(r"[/\\]|[A-Za-z]:[/\\]")
 
 
 class RuleHelp(NamedTuple):

@@ -12,13 +12,13 @@
 6. Each hit gets its line, its column and a hint of its context (`locate`).
 """
 
-import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import replace
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import reveal
+from outcrop.lazy_regex import regex
 from outcrop.scanner import trace
 from outcrop.scanner.engine.companions import attach_companions, drop_incomplete
 from outcrop.scanner.engine.confirm import confirm, confirm_generic
@@ -42,14 +42,14 @@ from outcrop.scanner.text.encodings import (
 
 # Comments that leave a line out: ours, and those of gitleaks, TruffleHog, Kingfisher, ggshield and
 # detect-secrets.
-_ALLOW_MARK = re.compile(
+_ALLOW_MARK = regex(
     rb"outcrop:allow|gitleaks:allow|trufflehog:ignore|kingfisher:ignore|\bggignore\b"
     rb"|pragma: ?(?:allow|white)list[ -]secret"
 )
 MAX_ALLOW_MARK_DISTANCE = 1_000  # bytes to each side of a value; a line can have megabytes
 MAX_LOGIN_LENGTH = 200  # bytes from the `://` of an address to its password
 MAX_DEPTH = 3  # encodings inside each other
-_REST_OF_PASSWORD = re.compile(rb"%40[^\s\"'`<>/\\@]{0,256}@")
+_REST_OF_PASSWORD = regex(rb"%40[^\s\"'`<>/\\@]{0,256}@")
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # of UTF-8
 NO_VALUE = "no value of its format is here"
 _LOW, _GENERIC = Confidence.LOW, Strength.GENERIC  # an enum member costs a lookup at each use

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import unquote, unquote_to_bytes
 
 from outcrop.domain.secret import MASK, Secret, reveal
+from outcrop.lazy_regex import regex
 from outcrop.scanner.engine.detect import find
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.engine.ruleset import RuleSet
@@ -20,10 +21,10 @@ from outcrop.scanner.rules.model import Strength
 # Bytes. Shorter values are in ordinary words, so they are masked only where they were detected.
 MIN_SEARCHED_VALUE = 4
 MAX_ENCODED_WORD = 4_096  # bytes to each side of a hit in which the encoded word around it is followed
-_ENCODED_WORD = re.compile(rb"[0-9A-Za-z+/=_\\%&;#-]*")
+_ENCODED_WORD = regex(rb"[0-9A-Za-z+/=_\\%&;#-]*")
 
 MIN_RANDOM_IN_PATH = 16  # characters: a shorter value of a generic rule is a word of many paths
-_HEX = re.compile(r"[0-9A-Fa-f-]*")
+_HEX = regex(r"[0-9A-Fa-f-]*")
 _MIN_HEX_BITS = 2.5  # per character
 _MIN_RANDOM_BITS = 8.0  # three ordinary words in a row can have 7
 

@@ -24,6 +24,7 @@ import re
 from functools import lru_cache
 
 from outcrop.domain.finding import Confidence
+from outcrop.lazy_regex import regex
 from outcrop.scanner import trace
 from outcrop.scanner.generic.candidate import VALUE_END, Candidate, judge_value, make_candidate, reject
 from outcrop.scanner.generic.context import (
@@ -60,38 +61,38 @@ _QUOTES, _SPACES = b"\"'`", b" \t"
 _BACKSLASH, _BACKTICK, _AT = b"\\`@"
 _LOW = Confidence.LOW  # a global is quicker than a member of an enum
 
-_LONG_VALUE = re.compile(rb"[0-9A-Za-z+/_.~-]{399,8190}={0,2}(?![0-9A-Za-z+/=_.~-])")
+_LONG_VALUE = regex(rb"[0-9A-Za-z+/_.~-]{399,8190}={0,2}(?![0-9A-Za-z+/=_.~-])")
 _TOKEN_BYTES = frozenset(
     bytes([byte]) for byte in b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+/=_.~-"
 )
 _QUOTE_BYTES = frozenset({b'"', b"'", b"`"})
 
 # --- patterns of values, each up to one byte more than MAX_VALUE_BYTES
-_UNSPACED_VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
-_QUOTED_VALUE = {quote: re.compile(rb"[^\x00-\x1f\x7f%c]{1,401}" % quote) for quote in b"\"'`"}
-_BARE_VALUE = re.compile(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
-_BARE_VALUE_WITH_BRACKETS = re.compile(rb"[!#-&(-_a-~]{1,401}(?<![,;])")
-_CALL_OR_INDEX = re.compile(rb"[A-Za-z_$][\w$.]*[(\[]")
-_CALL_OR_TAG_OR_PERL_QUOTE = re.compile(_CALL_OR_INDEX.pattern + rb"|.*<[A-Za-z/!]|q[qw]?\{")
+_UNSPACED_VALUE = regex(rb"[^\x00-\x20\x7f\"'`<>]{1,401}")
+_QUOTED_VALUE = {quote: regex(rb"[^\x00-\x1f\x7f%c]{1,401}" % quote) for quote in b"\"'`"}
+_BARE_VALUE = regex(rb"[^\x00-\x20\x7f\"'`<>(){}\[\]]{1,401}")
+_BARE_VALUE_WITH_BRACKETS = regex(rb"[!#-&(-_a-~]{1,401}(?<![,;])")
+_CALL_OR_INDEX = regex(rb"[A-Za-z_$][\w$.]*[(\[]")
+_CALL_OR_TAG_OR_PERL_QUOTE = regex(_CALL_OR_INDEX.pattern + rb"|.*<[A-Za-z/!]|q[qw]?\{")
 _BRACKETS = b"<>(){}[]"
 _OPENING_BRACKETS = frozenset({b"(", b"[", b"{"})
 _BRACKET_PAIRS = ((b"(", b")"), (b"[", b"]"), (b"{", b"}"), (b"<", b">"))
 _CONTINUATION = frozenset({b"+", b"%", b","})  # first characters of a next line that continues an expression
 _CONTINUATION_OR_SPACE = _CONTINUATION | {b" ", b"\t", b"\r", b"\n", b"\v", b"\f"}
 # The authentication scheme of a header before the value: `"Bearer `.
-AUTH_SCHEME = re.compile(rb"(?i:bearer|token|apikey)[ \t]")
-_AUTH_SCHEME_BEFORE = re.compile(rb"(?<=[\"'`])" + AUTH_SCHEME.pattern + rb"$")
+AUTH_SCHEME = regex(rb"(?i:bearer|token|apikey)[ \t]")
+_AUTH_SCHEME_BEFORE = regex(rb"(?<=[\"'`])" + AUTH_SCHEME.pattern + rb"$")
 _AUTH_SCHEME_LAST_LETTERS = b"RrNnYy"
-_USER_AND_COLON = re.compile(rb"[\w.@+-]{1,40}:")
+_USER_AND_COLON = regex(rb"[\w.@+-]{1,40}:")
 _NAME_SEPARATORS = b"_.-:/ "
 # The separator before an object that is written in a string: `'{"`.
-_OBJECT_IN_STRING = re.compile(rb"[\"'`]\{[ \t]?\\{0,3}[\"']$")
-_OBJECT_MEMBER = re.compile(
+_OBJECT_IN_STRING = regex(rb"[\"'`]\{[ \t]?\\{0,3}[\"']$")
+_OBJECT_MEMBER = regex(
     rb"([\w.-]*)\\{0,3}[\"']?[ \t]?:[ \t]?\\{0,3}[\"']([^\x00-\x20\x7f\"'\\]{16,200})\\{0,3}[\"']"
 )
 
 # --- patterns of the text around a value
-_CALL_BEFORE_QUOTE = re.compile(rb"([A-Za-z_][\w.:<>-]*)[(\[{]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$")
+_CALL_BEFORE_QUOTE = regex(rb"([A-Za-z_][\w.:<>-]*)[(\[{]\s*[bBuUrRLfN@$]{0,2}[\\\"'`]*$")
 # Functions that return their argument in another type or encoding, and methods and keywords before a value.
 _CONVERTERS = frozenset(
     b"""
@@ -106,14 +107,14 @@ _CONVERTERS = frozenset(
     mustdecode a2b_hex a2b_base64 decode
     """.split()
 )
-_COMMENT = re.compile(rb"#|//|/\*|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
+_COMMENT = regex(rb"#|//|/\*|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
 
 # --- patterns of values to dismiss
 _MEMBER = r"(?:self|this|(?:[A-Za-z_]+\.){0,3}env)\.[A-Za-z_$][\w$.]*"
 _WORD = rf"{PLACEHOLDER_WORD}|(?i:password|passwort|passwd|passphrase|secret|token)[0-9]{{1,4}}"
 _DISMISSED_BARE = rf"\$[({{]|(?:{_MEMBER}|{_WORD})(?:[,;]|[)\]}}]{{1,2}}[,;:]?)?(?:\s|$)"
 _DISMISSED_QUOTED = rf"[\"'`](?:(?s:.*)(?:{FILL_IN})(?s:.*)|{_WORD})[\"'`]"
-_ENVIRONMENT_LOOKUP = re.compile(rb"(?i:env)[A-Za-z_.:]{0,12}[(\[][\"'`]$")  # the value is a variable's name
+_ENVIRONMENT_LOOKUP = regex(rb"(?i:env)[A-Za-z_.:]{0,12}[(\[][\"'`]$")  # the value is a variable's name
 
 _NEEDS_MORE_TEXT = Candidate(Confidence.LOW, 0, 0)  # see context.NEEDS_MORE_TEXT
 

@@ -10,10 +10,10 @@ written; each place has points in `score.POINTS`:
 - `header`: in an HTTP header; `call`: the argument of a call that is known to take a credential.
 """
 
-import re
 from typing import NamedTuple
 
 from outcrop.domain.finding import Confidence
+from outcrop.lazy_regex import regex
 from outcrop.scanner import trace
 from outcrop.scanner.generic.names import Noun
 from outcrop.scanner.generic.placeholders import decode_value, is_placeholder
@@ -21,12 +21,12 @@ from outcrop.scanner.generic.score import NO_POINTS, ValueScore, weigh
 
 # The end of a value without quotes: the next parameter of a URL or of a list, an escape, an HTML entity,
 # punctuation or brackets at the end.
-VALUE_END = re.compile(
+VALUE_END = regex(
     rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$"
     rb"|&(?:quot|[lr][sd]quo|nbsp|#3[49]);|%26|\|$"
 )
 _PLACES_WITHOUT_QUOTES = frozenset({"bare", "option", "command", "said", "element"})
-_UNICODE_ESCAPE = re.compile(rb"\\u([0-9A-Fa-f]{4})")
+_UNICODE_ESCAPE = regex(rb"\\u([0-9A-Fa-f]{4})")
 _PRINTABLE_ASCII = bytes(range(0x20, 0x7F))
 _MAX_LATIN1_LETTERS = 2  # of a password in an older charset; more are binary data
 

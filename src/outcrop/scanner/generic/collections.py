@@ -4,21 +4,22 @@ Two forms are read: values between brackets, `API_KEYS = {"prod": "…", "test":
 list or mapping below `tokens:`.
 """
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from outcrop.lazy_regex import regex
 
 MAX_COLLECTION_BYTES = 8_000  # bytes that are read of one list or mapping
 _OPENING_BRACKETS = b"[{("
 _NAME = rb"(?:\\{0,3}[\"'])?([\w.@/-]{1,60})(?:\\{0,3}[\"'])?"
 _SPACE = rb"(?:\s|\\[nrt])*"  # `\n`, `\r` and `\t` are escapes in code that is itself in a string
 # A quoted value, maybe after its name in the mapping, up to the comma or the closing bracket after it.
-_BRACKET_ITEM = re.compile(
+_BRACKET_ITEM = regex(
     rb"%b(?:%b[ \t]*(?::|=>|=)[ \t]*)?[bBuUrR@]{0,2}(\\{0,3}[\"'`])([^\x00-\x1f\x7f\"'`]{1,400})\2"
     rb"%b(?:[,;]|(?=[\]})]))" % (_SPACE, _NAME, _SPACE)
 )
 # A line of YAML: a list item, or a name with a value.
-_YAML_LINE = re.compile(
+_YAML_LINE = regex(
     rb"([ \t]*)(?:-|%b:)[ \t]+([\"']?)([^\s\"'#&*!|>{\[][^\s\"']{0,400})\3[ \t]*(?:[ \t]#[^\n]*)?\r?(?:\n|$)"
     % _NAME
 )

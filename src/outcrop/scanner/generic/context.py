@@ -21,22 +21,21 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.generic.names import Noun, ends_with_noun, find_noun
 
 # Match a text in lower case up to its last word for a credential, by the judge of the rule.
 LAST_WORD = {
-    "noun": re.compile(
+    "noun": regex(
         rb"(?s:.*)(pass|pwd|pswd|secret|token|cred|psk|api[_.-]?key|contrase|kennwort|wachtwoord|senha|pw"
         rb"|identified by)"
     ),
-    "key": re.compile(
-        rb"(?s:.*)(key|auth|salt|pepper|nonce|seed|jwt|bearer|cipher|hmac|session|licen[cs]e|otp)"
-    ),
+    "key": regex(rb"(?s:.*)(key|auth|salt|pepper|nonce|seed|jwt|bearer|cipher|hmac|session|licen[cs]e|otp)"),
 }
-LAST_PLURAL = re.compile(rb"(?s:.*)(passwords|passwds|secrets|tokens|keys)")
+LAST_PLURAL = regex(rb"(?s:.*)(passwords|passwds|secrets|tokens|keys)")
 NAME_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))
 TEST_PASSED = frozenset({b"PASS", b"XPASS"})
-_REST_OF_NAME = re.compile(rb"[0-9A-Za-z_.\x80-\xff-]*")
+_REST_OF_NAME = regex(rb"[0-9A-Za-z_.\x80-\xff-]*")
 _IDENTIFIED_BY = b"identified by"
 _SPACES, _QUOTES = b" \t", b"\"'`"
 _LITERAL_PREFIXES = (
@@ -45,21 +44,21 @@ _LITERAL_PREFIXES = (
 
 # --- patterns of names that have no value
 # A name after a slash that has a value: an option of a Windows command, or `login: crm / password`.
-_SLASH_OPTION = re.compile(rb"\s/(?:p:)?$|(?:^|[\s(,;])[A-Za-z ]{2,12}[:=][ \t]?[^\s/:]+[ \t]?/$")
-_PROGRAM_PREFIX = re.compile(rb"[ \t]*[\"']?[A-Za-z][\w.-]+:")  # `redis:` in `redis:password: x`
-_TEST_RESULT = re.compile(
+_SLASH_OPTION = regex(rb"\s/(?:p:)?$|(?:^|[\s(,;])[A-Za-z ]{2,12}[:=][ \t]?[^\s/:]+[ \t]?/$")
+_PROGRAM_PREFIX = regex(rb"[ \t]*[\"']?[A-Za-z][\w.-]+:")  # `redis:` in `redis:password: x`
+_TEST_RESULT = regex(
     rb"(?m)^[ \t]*(?:(?:--- )?(?:X?PASS|X?FAIL|SKIP|UNSUPPORTED|UNTESTED|UNRESOLVED|ERROR|ok|not ok)\b|=== )"
 )
-_ACCOUNT_LINE = re.compile(
+_ACCOUNT_LINE = regex(
     rb"(?im)^[\s>*-]*(?:user|login|host|name|e?mail|url|port|db|server|account|id)\w*[ \t]*[:=]"
 )
 
 # --- patterns of separators
-_SQL_ACCOUNT_COMMAND = re.compile(rb"(?i:\b(?:create|alter|grant)\b)")
-_OTHER_KEYWORD = re.compile(rb"^[\"'],\s*(?!with:|value:)\w+:\s*[\"']?$")
-_OTHER_ATTRIBUTE = re.compile(rb"^[\"']\s+(?!value|default|content|data)[\w:.-]+\s?=\s?[\"']$")
-_RUBY_SYMBOL = re.compile(rb"(?:^|[\s(,\[]):$")  # the text before a name
-_COMPLETE_WORD = re.compile(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
+_SQL_ACCOUNT_COMMAND = regex(rb"(?i:\b(?:create|alter|grant)\b)")
+_OTHER_KEYWORD = regex(rb"^[\"'],\s*(?!with:|value:)\w+:\s*[\"']?$")
+_OTHER_ATTRIBUTE = regex(rb"^[\"']\s+(?!value|default|content|data)[\w:.-]+\s?=\s?[\"']$")
+_RUBY_SYMBOL = regex(rb"(?:^|[\s(,\[]):$")  # the text before a name
+_COMPLETE_WORD = regex(rb"(?i)(?:passw(?:or)?d|passwort|passphrase|identified by)$")
 _SETTERS = (b"define", b"global", b"set", b"SET", b"setx", b"ENV", b"ARG", b"set -x")
 # Methods of a credential that get its value as an argument: they compare it, fill it in or make it.
 _VALUE_METHODS = frozenset(
@@ -70,19 +69,19 @@ _VALUE_METHODS = frozenset(
 )
 # Endings of types that hold a value: `SecretString`, `PlainPassword`.
 _TYPE_ENDINGS = tuple(b"value string str secret password credential credentials token bytes".split())
-_LIST_WORD = re.compile(rb"[A-Za-z]+(?:[_.-][0-9A-Za-z]+)*")
+_LIST_WORD = regex(rb"[A-Za-z]+(?:[_.-][0-9A-Za-z]+)*")
 
 # --- patterns of direct assignments
 # An operator, maybe with a type before it; or the end of an XML tag; or, in SQL, a space.
-_DIRECT_SEPARATOR = re.compile(
+_DIRECT_SEPARATOR = regex(
     rb"""\\{0,3}["'`]?\)?\]?[ \t]*(?:(?::[ \t]?|[ \t])[A-Za-z][\w.<>?*&\[\]]{1,30}[ \t]*(?==))?"""
     rb"""(?:=>|:=|={1,3}|!==?|:|\|\|=?|\?\?=?|->)"""
     rb"""[ \t]*(?:\(?\r?\n[ \t]+)?[bBuUrRLfN@$]{0,2}\\{0,3}["'`]?|>(?:<!\[CDATA\[)?\s*|[ \t]+["'`]"""
 )
-_CONDITIONAL_COLON = re.compile(rb"""["'`][ \t]*:""")  # `a ? "password" : "value"`
-_CONFIGURATION_START = re.compile(rb"""[ \t]*(?:-[ \t]+)?["']?(?:(?:export|ENV|ARG|set|setx)[ \t]+)?["']?""")
-_LINE_START = re.compile(rb"""[\s*{,"'`#/-]*""")  # the text before a name that begins its line
-_LINE_END = re.compile(rb"""[ \t]*["'`]?[ \t]*(?:[,;})\]]|#|//|\\n|\r?\n|$|</|\*/|-->)""")
+_CONDITIONAL_COLON = regex(rb"""["'`][ \t]*:""")  # `a ? "password" : "value"`
+_CONFIGURATION_START = regex(rb"""[ \t]*(?:-[ \t]+)?["']?(?:(?:export|ENV|ARG|set|setx)[ \t]+)?["']?""")
+_LINE_START = regex(rb"""[\s*{,"'`#/-]*""")  # the text before a name that begins its line
+_LINE_END = regex(rb"""[ \t]*["'`]?[ \t]*(?:[,;})\]]|#|//|\\n|\r?\n|$|</|\*/|-->)""")
 
 # Extensions of languages that quote their strings.
 _CODE_EXTENSIONS = frozenset(

@@ -5,13 +5,13 @@
 (`score`), and `noun` the noun in its name: the kind of credential that it would be.
 """
 
-import re
 from functools import cache
 from operator import sub
 from typing import Any
 
 import re2  # type: ignore[import-untyped]
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.generic.names import Noun, word_set
 from outcrop.scanner.generic.randomness import random_bits
 from outcrop.scanner.generic.values import Shape
@@ -49,14 +49,14 @@ _KEYBOARD_WALKS = frozenset(
 )
 _CREDENTIAL_WORD_PATTERN, _WALK_PATTERN = 0, 1  # numbers of the patterns in `_compile_patterns`
 
-_WORD_WITH_DIGITS = re.compile(r"[0-9]{0,6}([A-Za-z@$]{4,})[0-9]{1,8}[!?.*#@$]{0,2}")
-_LETTER_RUN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_LONG_LETTER_RUN = re.compile(r"[A-Z]?[a-z]{4,}|[A-Z]{5,}")
-_NAME_SEPARATOR = re.compile(r"[-_./:]")
+_WORD_WITH_DIGITS = regex(r"[0-9]{0,6}([A-Za-z@$]{4,})[0-9]{1,8}[!?.*#@$]{0,2}")
+_LETTER_RUN = regex(r"[A-Z]?[a-z]+|[A-Z]+")
+_LONG_LETTER_RUN = regex(r"[A-Z]?[a-z]{4,}|[A-Z]{5,}")
+_NAME_SEPARATOR = regex(r"[-_./:]")
 _MAX_BITS_OF_NAME_PART = 2.0
-_DIGIT = re.compile(r"[0-9]")
+_DIGIT = regex(r"[0-9]")
 _HEX_DIGITS = frozenset("0123456789ABCDEFabcdef")
-_BEYOND_ASCII = re.compile(r"[\x80-\xff]")
+_BEYOND_ASCII = regex(r"[\x80-\xff]")
 _MIN_DIGITS = {Noun.PASSWORD: 6, Noun.SECRET: 16}  # a shorter number is a count, a size or a port
 
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from outcrop.domain.finding import Confidence
 from outcrop.domain.secret import Secret
+from outcrop.lazy_regex import regex
 from outcrop.scanner import trace
 from outcrop.scanner.generic.assignment import (
     AUTH_SCHEME,
@@ -56,12 +57,12 @@ _BEFORE_BARE = b" \t=:|>-"
 _COMMA, _APOSTROPHE, _AMPERSAND = b",'&"
 _AUTH_SCHEME_FIRST_LETTERS = b"BbTtAa"
 # The name of the value in an object that describes a setting: `"value": "`.
-_INNER_VALUE_NAME = re.compile(rb"(?i:value|default)[\"'][ \t]?:[ \t]?[\"']")
+_INNER_VALUE_NAME = regex(rb"(?i:value|default)[\"'][ \t]?:[ \t]?[\"']")
 _INNER_VALUE_FIRST_LETTERS = b"VvDd"
 # The rest of a type with a lifetime in Rust, up to the value: `static str = "` after `&'`.
-_RUST_TYPE = re.compile(rb"[a-z]{1,10} [^\n\"'`=]{3,30}=[^\n\"'`]{0,20}\"")
-_SHELL_VARIABLE = re.compile(rb"\$[A-Za-z_({]")
-_VALUE_IN_LINE = re.compile(rb"[^\s\"'`<>]{1,400}")  # how far a rejected value may reach
+_RUST_TYPE = regex(rb"[a-z]{1,10} [^\n\"'`=]{3,30}=[^\n\"'`]{0,20}\"")
+_SHELL_VARIABLE = regex(rb"\$[A-Za-z_({]")
+_VALUE_IN_LINE = regex(rb"[^\s\"'`<>]{1,400}")  # how far a rejected value may reach
 _LOW = Confidence.LOW  # a global is quicker than a member of an enum
 
 SpanCheck = Callable[[int, int], bool]

@@ -5,11 +5,12 @@ credential decides, unless a word beside it turns the name into something else: 
 `password_field`.
 """
 
-import re
 from enum import StrEnum
 from functools import lru_cache
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+from outcrop.lazy_regex import regex
+
+_WORD = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 class Noun(StrEnum):

@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 from operator import eq
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.patterns.re2_match import compile_regex, find_spans, matches_fully
 
 # Texts that people write instead of a credential.
@@ -46,8 +47,8 @@ _TEMPLATE_CHARACTERS = b"${}<>%#[@*\\!~"
 # Prefixes of passwords in LDAP and in Spring, which look like templates.
 _PASSWORD_SCHEMES = ("{SHA}", "{SSHA}", "{MD5}", "{CRYPT}", "{noop}", "{bcrypt}")
 # Eight equal characters. Not A or /: in base64 these are runs of zero bits or of one bits.
-_EQUAL_CHARACTERS = re.compile(r"([^A/\s])\1{7}")
-_REPEATED_PART = re.compile(r"(.{1,6})\1{3,}.{0,5}", re.DOTALL)
+_EQUAL_CHARACTERS = regex(r"([^A/\s])\1{7}")
+_REPEATED_PART = regex(r"(.{1,6})\1{3,}.{0,5}", re.DOTALL)
 
 # A complete value that is a word for the credential, or the name of the first user of a product.
 _NOUN = (
@@ -75,10 +76,10 @@ PLACEHOLDER_WORD = (
 )
 _PLACEHOLDER_WORD = compile_regex(PLACEHOLDER_WORD)
 _MAX_WORD_LENGTH = 48
-_BASE64 = re.compile(r"[0-9A-Za-z+/]{6,46}={0,2}")
+_BASE64 = regex(r"[0-9A-Za-z+/]{6,46}={0,2}")
 
 # The claims of the JSON web tokens in tutorials: {"sub":"1234567890" and {"some":"payload"}.
-_TUTORIAL_CLAIMS = re.compile(r"\.eyJ(?:zdWIiOiIxMjM0NTY3ODkw|zb21lIjoicGF5bG9hZCJ9)")
+_TUTORIAL_CLAIMS = regex(r"\.eyJ(?:zdWIiOiIxMjM0NTY3ODkw|zb21lIjoicGF5bG9hZCJ9)")
 
 # SHA-256 (its first 16 hex digits) of values that issuers print in documentation or ship in emulators.
 _PUBLISHED_DIGESTS = frozenset(

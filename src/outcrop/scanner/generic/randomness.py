@@ -5,16 +5,16 @@ The cost as words minus the cost as random characters of the same alphabet is th
 values, below 0 for words, identifiers and labels.
 """
 
-import re
 from functools import lru_cache
 from operator import add
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.generic.letter_pairs import PAIRS
 
 MAX_CHARS_READ = 72  # more characters of a long value do not change the result
-_LETTER_RUN = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
-_DIGIT_RUN = re.compile(r"[0-9]+")
-_NO_HEX_LETTER = re.compile(r"[G-Zg-z]")
+_LETTER_RUN = regex(r"[A-Z]?[a-z]+|[A-Z]+")
+_DIGIT_RUN = regex(r"[0-9]+")
+_NO_HEX_LETTER = regex(r"[G-Zg-z]")
 _BITS_PER_RUN = 2.0  # to begin a new word or number, in a value that is made of words
 _BITS_PER_DIGIT = 3.4  # of a number in a value that is made of words
 # Bits of the second letter of a pair; `^` is the beginning or the end of a word.

@@ -18,11 +18,11 @@ Parameters of several functions:
 - `is_word`: the value is a plain word in a direct assignment, so that it may be a password.
 """
 
-import re
 from functools import lru_cache
 from typing import NamedTuple
 
 from outcrop.domain.finding import Confidence
+from outcrop.lazy_regex import regex
 from outcrop.scanner.generic.features import describe, describe_words
 from outcrop.scanner.generic.names import Noun, word_set
 from outcrop.scanner.generic.randomness import MAX_CHARS_READ, random_bits
@@ -108,19 +108,19 @@ MIN_BASE64_BITS = 8.0  # letters with less before the padding `=` are words
 MIN_RANDOM_BITS = 16.0  # nobody writes words or names with so many bits
 _MIN_BITS_OF_LETTERS = {Noun.PASSWORD: 6.0, Noun.SECRET: 12.0, Noun.KEY: 24.0}  # with less, they are words
 _MIN_NOISE_LENGTH = 32  # in shorter values letters, digits and punctuation alternate by chance
-_RUN = re.compile(rb"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]+")
+_RUN = regex(rb"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]+")
 # A value with such an ending is a file name, however random the name is.
 _FILE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".pdf", ".zip", ".csv", ".json", ".html", ".txt")
-_CONSTANT_NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+){2,}")
+_CONSTANT_NAME = regex(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+){2,}")
 # Two words with a dot between them and digits at the end. In code that is a member of an object.
-_DOTTED_WORDS = re.compile(r"[A-Za-z]{3,}\.[A-Za-z]{3,}[0-9]{2}")
-_DOTTED_NAME = re.compile(r"[a-z]{3,}\.[A-Z][a-z]{2,}[0-9]")
+_DOTTED_WORDS = regex(r"[A-Za-z]{3,}\.[A-Za-z]{3,}[0-9]{2}")
+_DOTTED_NAME = regex(r"[a-z]{3,}\.[A-Z][a-z]{2,}[0-9]")
 
 # --- words as passwords
 _MAX_CHOSEN_LENGTH = 64
 _NEGATIONS = ("not-", "not_", "no-", "no_")  # "not-set" says that there is no password
 # Labels begin with a capital letter and have no special characters between their letters.
-_CHOSEN_WORD = re.compile(
+_CHOSEN_WORD = regex(
     r"[a-z]{4,}[!?*]{0,2}|[a-z]{2,}(?:[-_][a-z]+)+"
     r"|(?=.*[a-z].*[a-z])[A-Za-z]+(?:[@!$*?+;~()#^]+[A-Za-z]+)+[!?*]{0,2}|[A-Z]{2,}(?:[!?*][A-Z]+)+"
 )
@@ -143,18 +143,18 @@ _POINTS_PER_BIT_OF_LETTERS = {Noun.PASSWORD: 1 / 2, Noun.SECRET: 1 / 2, Noun.KEY
 # The most that a value of letters can gain after step 2: 4 for bits, 2 for its length, 0.5 for both cases.
 _MAX_GAIN_OF_LETTERS = 6.5
 _MAX_ARGUMENT_LENGTH = 11  # of an argument's name in a manual: `--password PASSWORD`
-_LONG_LETTER_RUN = re.compile(r"[A-Z]?[a-z]{4,}|[A-Z]{5,}")
+_LONG_LETTER_RUN = regex(r"[A-Z]?[a-z]{4,}|[A-Z]{5,}")
 _MAX_SYLLABLE_LENGTH = 4
 
 # --- random values with symbols
 _MIN_SYMBOL_LENGTH = 10
-_CHARACTER_RUN = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]")
-_SYMBOL = re.compile(r"[^A-Za-z0-9]")
-_DIGIT = re.compile(r"[0-9]")
+_CHARACTER_RUN = regex(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]")
+_SYMBOL = regex(r"[^A-Za-z0-9]")
+_DIGIT = regex(r"[0-9]")
 # Of 137,000 strings from programs that look like code, 1 in 550 reaches both limits.
 _MIN_RUNS_PER_CHAR, _MIN_BITS_PER_CHAR = 0.55, 0.3
 # A range, a character class, a date or a template, however random its letters are.
-_WRITTEN_BY_HAND = re.compile(
+_WRITTEN_BY_HAND = regex(
     r"a-z|A-Z|0-9|\\[dwsbux*&\[]|^\{[^{}]*\}?$|&#?\w+;|%[A-Za-z][^A-Za-z0-9]?%[A-Za-z]|[$#%@]\{|\{[\w.:-]*\}"
     r"|[$%]\(|\{\{|\}\}|<[%/]|%>|\(\?|://"
 )

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.generic.names import Noun, find_noun
 
 _MAX_TABLE_BYTES = 1 << 20  # bytes that are read of one table
@@ -23,35 +24,35 @@ _HEADER_CELL_ENDS = b",;\t|\r\n"  # a match that ends otherwise ends inside a co
 _COLUMN_NAME = rb"[\w .*`\"'#/-]{0,40}"
 # The header of a table, by its separator: a line of at least two column names.
 _HEADERS = {
-    separator: re.compile(
+    separator: regex(
         rb"(?:\xef\xbb\xbf)?[ \t]*%b?(?:%b%b){1,40}%b\r?"
         % (re.escape(separator), _COLUMN_NAME, re.escape(separator), _COLUMN_NAME)
     )
     for separator in (b",", b";", b"\t", _BAR)
 }
-_MARKDOWN_RULE = re.compile(rb"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\r?")
+_MARKDOWN_RULE = regex(rb"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\r?")
 # A cell with the separator after it: quoted (group 1) or not (group 2).
 _CELLS = {
-    separator: re.compile(rb"(?:\"((?:[^\"\n]|\"\")*+)\"|([^%b\n]*))(?:%b|$)" % ((re.escape(separator),) * 2))
+    separator: regex(rb"(?:\"((?:[^\"\n]|\"\")*+)\"|([^%b\n]*))(?:%b|$)" % ((re.escape(separator),) * 2))
     for separator in _HEADERS
 }
 _CELL_PADDING = b" \t\r*`"  # spaces and Markdown markup around the content of a cell
-_DIGEST = re.compile(
+_DIGEST = regex(
     rb"[0-9a-f]{32}|[0-9A-F]{32}|[0-9a-f]{40}|[0-9A-F]{40}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128}"
 )
 _COPY_NULL = rb"\N"
-_COPY_FROM_STDIN = re.compile(rb"\)\s*(?i:from\s+stdin)[^\n;]{0,80};\r?\n")
+_COPY_FROM_STDIN = regex(rb"\)\s*(?i:from\s+stdin)[^\n;]{0,80};\r?\n")
 _COPY_END = rb"\."
-_VALUES = re.compile(rb"\)\s*(?i:values)\s*\(")
+_VALUES = regex(rb"\)\s*(?i:values)\s*\(")
 # A value of an SQL row: a string (group 1), a quoted name, a number or a call; and what follows it (group 2).
-_SQL_VALUE = re.compile(
+_SQL_VALUE = regex(
     rb"\s*+(?:[NE]?'((?:[^'\\\n]|''|\\.)*+)'|\"(?:[^\"\\\n]|\\.)*+\""
     rb"|[^,()'\"\n]*+(?:\([^()\n]*+\)[^,()'\"\n]*+)?)\s*+([,)])"
 )
-_NEXT_SQL_ROW = re.compile(rb"\s*,\s*\(")
+_NEXT_SQL_ROW = regex(rb"\s*,\s*\(")
 _SETTING_NAME_COLUMNS = frozenset({b"key", b"name"})
-_ACCOUNT_COLUMN = re.compile(rb"(?i:user|login|mail|name)")
-_SITE_COLUMN = re.compile(rb"(?i:ur[il]|host|site|server)")
+_ACCOUNT_COLUMN = regex(rb"(?i:user|login|mail|name)")
+_SITE_COLUMN = regex(rb"(?i:ur[il]|host|site|server)")
 
 Span = tuple[int, int]
 CredentialColumns = list[tuple[int, Noun]]  # (number of the column, noun in its name)

@@ -4,9 +4,8 @@ The score of such a value is low, as names and labels look the same. It is still
 the name says that the value is secret and its line is one of a configuration, otherwise as `low`.
 """
 
-import re
-
 from outcrop.domain.finding import Confidence
+from outcrop.lazy_regex import regex
 from outcrop.scanner.generic.names import Noun
 from outcrop.scanner.generic.values import Shape
 
@@ -26,13 +25,11 @@ _TYPED_SHAPES = frozenset(
         Shape.CODE,
     }
 )
-_TYPED = re.compile(r"[A-Za-z0-9@$!#][A-Za-z0-9!@#$%^&*_.+?~-]{3,63}")
-_CODE = re.compile(
-    r"[A-Za-z_]+(?:\.[A-Za-z_]+)+|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[@#$][A-Za-z_-]+|.*[.]{2}.*|.*&&.*"
-)
-_DIGITS_OF_PASSWORD = re.compile(r"[0-9]{4,16}")
-_MARK = re.compile(r"[0-9!@#$%^&*+?~]")
-_WORD_AFTER_WORD = re.compile(r"[a-z][A-Z]|[A-Za-z][-_.][A-Za-z]")
+_TYPED = regex(r"[A-Za-z0-9@$!#][A-Za-z0-9!@#$%^&*_.+?~-]{3,63}")
+_CODE = regex(r"[A-Za-z_]+(?:\.[A-Za-z_]+)+|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[@#$][A-Za-z_-]+|.*[.]{2}.*|.*&&.*")
+_DIGITS_OF_PASSWORD = regex(r"[0-9]{4,16}")
+_MARK = regex(r"[0-9!@#$%^&*+?~]")
+_WORD_AFTER_WORD = regex(r"[a-z][A-Z]|[A-Za-z][-_.][A-Za-z]")
 _MIN_LENGTH = {Noun.PASSWORD: 4, Noun.SECRET: 6, Noun.KEY: 8}
 
 

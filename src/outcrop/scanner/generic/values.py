@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import re2  # type: ignore[import-untyped]
 
+from outcrop.lazy_regex import regex
+
 
 class Shape(StrEnum):
     """The form of a value. SHAPE_PATTERNS has the patterns of each member; the first match counts."""
@@ -199,18 +201,18 @@ SHAPE_PATTERNS: dict[Shape, tuple[str, ...]] = {
     Shape.OTHER: (r"(?s:.*)",),
 }
 
-_KEY_FINGERPRINT = re.compile(rb"(?:0x)?(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}|[0-9A-Fa-f]{32}|[0-9A-Fa-f]{40})")
-_GPG_KEY_NAME = re.compile(rb"(?i:(?:gpg|pgp)_?keys?)$")
-_UUID = re.compile(rb"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+_KEY_FINGERPRINT = regex(rb"(?:0x)?(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}|[0-9A-Fa-f]{32}|[0-9A-Fa-f]{40})")
+_GPG_KEY_NAME = regex(rb"(?i:(?:gpg|pgp)_?keys?)$")
+_UUID = regex(rb"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _ENTRY_KEY_NAMES = frozenset({b"key", b"keys", b"_key"})  # the key of a map entry or of a list element
-_SHA1 = re.compile(rb"[0-9a-f]{40}")
+_SHA1 = regex(rb"[0-9a-f]{40}")
 _POD_CHECKSUMS = b"SPEC CHECKSUMS:"  # heading in Podfile.lock; below it, each package has its SHA-1
 _MAX_BYTES_BELOW_HEADING = 32_768
 
 _MAX_BYTES_BEFORE_COMMA = 16  # from the opening brace of an array to the end of its first comma
 _MAX_ARRAY_BYTES = 1_600  # room for 256 numbers such as `0xff, `
 _NUMBER = rb"(?:0x[0-9A-Fa-f]{1,2}|[0-9]{1,3})"
-_ARRAY = re.compile(rb"\{\s*(%b(?:\s*,\s*%b){7,255})\s*,?\s*\}" % (_NUMBER, _NUMBER))
+_ARRAY = regex(rb"\{\s*(%b(?:\s*,\s*%b){7,255})\s*,?\s*\}" % (_NUMBER, _NUMBER))
 
 
 class ByteArray(NamedTuple):

@@ -3,6 +3,7 @@
 import re
 from itertools import pairwise
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.generic.names import word_set
 from outcrop.scanner.generic.randomness import random_bits
 from outcrop.scanner.generic.score import looks_generated_with_symbols
@@ -23,19 +24,19 @@ _FIRST_WORDS = word_set("""
     pref prefs preference preferences extra request bundle arg argument param intent storage cache column
     field header
 """)
-_MEMBER = re.compile(r"[A-Za-z_$][\w$]*(?:\??\.[A-Za-z_$][\w$]*)+(?:[(:?].*)?")
-_OPERATORS = re.compile(r".*(?:===?|!==?|&&|\|\||=>|\?\?|\+\+).*", re.DOTALL)
+_MEMBER = regex(r"[A-Za-z_$][\w$]*(?:\??\.[A-Za-z_$][\w$]*)+(?:[(:?].*)?")
+_OPERATORS = regex(r".*(?:===?|!==?|&&|\|\||=>|\?\?|\+\+).*", re.DOTALL)
 _MAX_RANDOM_BITS = 10.0
-_HOST_NAME = re.compile(r"(?:[\w-]+\.)+(?:com|org|net|io|dev|app|co|ai)")
-_ADDRESS = re.compile(r"(?i)(?:https?|wss?|ftp|file|s3|gs)://[^\s@]{3,}|(?:refs|\.{1,2})/[\w./*:-]+")
-_STRING_WITH_NAME = re.compile(rb"[\"'][A-Za-z][^\"'\n=:]{0,60} [^\"'\n=:]{1,60}[\"'],\s{0,40}[\"']$")
-_LIST_OF_NAMES = re.compile(r"[\w.-]+(?:[,;|][ ]?[\w.-]+){3,}")
-_LAST_STRING = re.compile(rb"[\"']([^\"'\s]{4,80})[\"'],\s{0,40}[\"']$")
-_ENTRY = re.compile(
+_HOST_NAME = regex(r"(?:[\w-]+\.)+(?:com|org|net|io|dev|app|co|ai)")
+_ADDRESS = regex(r"(?i)(?:https?|wss?|ftp|file|s3|gs)://[^\s@]{3,}|(?:refs|\.{1,2})/[\w./*:-]+")
+_STRING_WITH_NAME = regex(rb"[\"'][A-Za-z][^\"'\n=:]{0,60} [^\"'\n=:]{1,60}[\"'],\s{0,40}[\"']$")
+_LIST_OF_NAMES = regex(r"[\w.-]+(?:[,;|][ ]?[\w.-]+){3,}")
+_LAST_STRING = regex(rb"[\"']([^\"'\s]{4,80})[\"'],\s{0,40}[\"']$")
+_ENTRY = regex(
     rb"(?:^[ \t\\\"'`]*|[{,(<\[\"'`;.]\s*|\s(?:val|var|const|let|static)\s+|<\w+\s+)_?keys?\\?[\"'`]?\s{0,3}"
     rb"(?::|=>|=)\s{0,3}\\?[\"'`]?$"
 )
-_LABEL = re.compile(rb"[A-Z][a-z]+ Key\W*$")  # `Repository Key: …`, as commands print it
+_LABEL = regex(rb"[A-Z][a-z]+ Key\W*$")  # `Repository Key: …`, as commands print it
 _ENTRY_KEYS = frozenset({"key", "keys", "_key"})
 
 

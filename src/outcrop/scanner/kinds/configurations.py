@@ -2,6 +2,7 @@
 
 import re
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.generic.names import word_set
 from outcrop.scanner.generic.score import looks_generated_with_symbols
 from outcrop.scanner.kinds.kind import Kind, Sample
@@ -22,14 +23,14 @@ _PLAIN_FIELDS = word_set("""
     organization org accountid appid bucket prefix sslmode version identity owner role scope group audience
     arn addr address chart values interval realm tenant tenantid subject title description locale timezone
 """)
-_TEMPLATE = re.compile(
+_TEMPLATE = regex(
     r".*(?:\{\{|\}\}|<%|%>|\$\{|\$\(|#\{|\{%|%\}|\[\[\w|%\([\w.]+\)s|<[A-Za-z][\w -]{1,60}>?).*"
     r"|[<\[{(].*|[A-Za-z_ -]*[\]}>]{1,2}|[A-Z]{4,}[0-9]?",
     re.DOTALL,
 )
 _MAX_TEMPLATE = 400
-_PASSWORD_SCHEME = re.compile(r"\{[A-Za-z0-9.-]{2,14}\}[^\s{}]+$")  # `{SHA}…`, as servers store it
-_PASSWORD_WORDS = re.compile(
+_PASSWORD_SCHEME = regex(r"\{[A-Za-z0-9.-]{2,14}\}[^\s{}]+$")  # `{SHA}…`, as servers store it
+_PASSWORD_WORDS = regex(
     r"(?i)(?:(?:la|el|das|mon|ton|votre|tu|su|mi|dein|ihr|il|a)[-_ ]?)?(?:contrase(?:n|ñ|%c3%b1)a|passwor[td]"
     r"|pass[-_ ]?wort|mot[-_ ]?de[-_ ]?passe|motpasse|mdp|clave|senha|palavra[-_ ]?passe|wachtwoord|has[lł]o"
     r"|heslo|jelsz[oó]|salasana|l[oö]senord|adgangskode|passord|kodeord|parola|lozinka|[sş]ifre|sifra|kennwort"

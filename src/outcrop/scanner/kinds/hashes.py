@@ -1,7 +1,6 @@
 """Digests, message authentication codes, salts and password hashes: no credential follows from them."""
 
-import re
-
+from outcrop.lazy_regex import regex
 from outcrop.scanner.generic.names import word_set
 from outcrop.scanner.kinds.kind import Kind, Sample, split_words
 
@@ -17,23 +16,23 @@ HASHED_CREDENTIAL = Kind(
     "hashed-credential", "the hash or the encrypted form of a credential, by its name", None
 )
 
-_NAMED_DIGEST = re.compile(r"(?i)(?:hmac[-_]?)?(?:sha-?(?:1|2|3|224|256|384|512)|md5|blake[23][bs]?)[:=-].*")
+_NAMED_DIGEST = regex(r"(?i)(?:hmac[-_]?)?(?:sha-?(?:1|2|3|224|256|384|512)|md5|blake[23][bs]?)[:=-].*")
 _DIGEST_WORDS = word_set(
     "hmac hash digest checksum checksums fingerprint integrity etag signature sha md crc thumbprint"
 )
 _HASHED_WORDS = word_set("hashed hash digest digests encrypted ciphertext crypted encoded")
-_HEX_DIGEST = re.compile(r"(?:[0-9A-Fa-f]{2}){16,64}")
-_BASE64_DIGEST = re.compile(r"[0-9A-Za-z+/_-]{22,88}={0,2}")
+_HEX_DIGEST = regex(r"(?:[0-9A-Fa-f]{2}){16,64}")
+_BASE64_DIGEST = regex(r"[0-9A-Za-z+/_-]{22,88}={0,2}")
 _NONCE_WORDS = word_set("nonce iv cnonce")
-_ITERATIONS = re.compile(
+_ITERATIONS = regex(
     rb"(?i)[\"'_]?(?:hash_?iterations|iterations?|rounds|pbkdf2|scrypt|argon2|bcrypt|cost_?factor)"
     rb"[\"']?[ \t]{0,3}[:=,]"
 )
-_HASH_OF_PASSWORD = re.compile(
+_HASH_OF_PASSWORD = regex(
     rb"(?i)(?:password|passwd)[_-]?(?:hash|digest|salt)|hashed[_-]?(?:password|secret)|secretdata|hashedsaltedvalue"
 )
 _BYTES_NEAR = 300
-_HASH_CALL = re.compile(
+_HASH_CALL = regex(
     rb"(?i)\b(?:md5|sha-?[0-9]{1,3}|hash|bcrypt|crypt|hmac|digest)\w*\([^()\n]{0,80}\)\W{1,12}$"
 )
 _HASH_RULES = frozenset({"htpasswd_hash", "unix_shadow_hash", "shadow_hash"})

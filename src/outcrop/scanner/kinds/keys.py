@@ -6,23 +6,24 @@ import json
 import re
 
 from outcrop.domain.finding import Confidence
+from outcrop.lazy_regex import regex
 from outcrop.scanner.kinds.kind import Kind, Sample
 
 KEY_FINGERPRINT = Kind("key-fingerprint", "the fingerprint or the id of a public key")
 ENCRYPTED_KEY = Kind("encrypted-key", "a private key that a passphrase protects", Confidence.MEDIUM)
 UNSIGNED_TOKEN = Kind("unsigned-token", "a JSON web token without a signature")
 
-_FINGERPRINT = re.compile(r"(?:0x)?(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}|[0-9A-Fa-f]{40})|(?:[0-9A-F]{4}\s?){10}")
-_FINGERPRINT_WORDS = re.compile(
+_FINGERPRINT = regex(r"(?:0x)?(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}|[0-9A-Fa-f]{40})|(?:[0-9A-F]{4}\s?){10}")
+_FINGERPRINT_WORDS = regex(
     rb"(?i)gpg|pgp|fingerprint|keyserver|recv-?keys?|key[ -]?id|release|signed[ -]by|signing key|pubkey"
     rb"|dearmor|apt-key|trusted"
 )
-_ENCRYPTED_HEADER = re.compile(
+_ENCRYPTED_HEADER = regex(
     r"BEGIN ENCRYPTED |Proc-Type: ?4, ?ENCRYPTED|DEK-Info:|\nEncryption: (?!none)[a-z0-9-]+"
 )
 _OPENSSH_MAGIC = b"openssh-key-v1\x00"
-_KEY_BODY = re.compile(r"-----\s*([A-Za-z0-9+/=\s\\]{24,})")
-_TWO_PARTS = re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}\.?")
+_KEY_BODY = regex(r"-----\s*([A-Za-z0-9+/=\s\\]{24,})")
+_TWO_PARTS = regex(r"eyJ[\w-]{8,}\.[\w-]{8,}\.?")
 
 
 def is_key_fingerprint(sample: Sample) -> bool:

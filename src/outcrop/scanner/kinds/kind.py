@@ -6,18 +6,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 from outcrop.domain.finding import Confidence
+from outcrop.lazy_regex import regex
 
 MAX_LINE_BEFORE = 400  # bytes of a line that are read before a value: some files have only one line
 MAX_LINE_AFTER = 400
 _BYTES_AROUND = 2_000
-_NAME = re.compile(
-    rb"([A-Za-z_$][\w$.-]*|[\x80-\xff]+)[\"'`\\)\]]{0,4}\s*(?:=>|:=|[-=]>|[:=(>|]|\s)[^\w,]{0,12}$"
-)
-_XML_VALUE = re.compile(
+_NAME = regex(rb"([A-Za-z_$][\w$.-]*|[\x80-\xff]+)[\"'`\\)\]]{0,4}\s*(?:=>|:=|[-=]>|[:=(>|]|\s)[^\w,]{0,12}$")
+_XML_VALUE = regex(
     rb"(?:name|key|id)\s*=\s*[\"']([^\"'<>]{1,80})[\"'][^<>\"']{0,60}(?:value|content)\s*=\s*[\"']$"
 )
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_HTML = re.compile(rb"(?i)\s*(?:<!--.{0,200}-->\s*)?(?:<!doctype html|<html[\s>]|<head[\s>])", re.DOTALL)
+_WORD = regex(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_HTML = regex(rb"(?i)\s*(?:<!--.{0,200}-->\s*)?(?:<!doctype html|<html[\s>]|<head[\s>])", re.DOTALL)
 _HTML_BYTES = 4_096
 
 

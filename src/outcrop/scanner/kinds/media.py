@@ -2,25 +2,26 @@
 
 import re
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.kinds.kind import Kind, Sample
 
 MEDIA = Kind("media", "a part of base64 that is much longer: of an image, a font or an archive", None)
 BINARY_DATA = Kind("binary-data", "bytes of a binary file", None)
 MINIFIED_CODE = Kind("minified-code", "a piece of a bundled script, in a line of more than 500 characters")
 
-_BASE64_END = re.compile(rb"[0-9A-Za-z+/]+$")
-_BASE64_START = re.compile(rb"[0-9A-Za-z+/]*")
+_BASE64_END = regex(rb"[0-9A-Za-z+/]+$")
+_BASE64_START = regex(rb"[0-9A-Za-z+/]*")
 _MIN_RUN = 60
 # The first characters of images, fonts, archives, documents, programs and serialized objects in base64.
-_MEDIA_START = re.compile(
+_MEDIA_START = regex(
     r"(?:iVBORw0KGgo|/9j/4|R0lGOD|PHN2Zy|d09G|AAEAAAA|UEsDB|H4sI|PD94bW|JVBERi|PCFET0|rO0AB|TVqQAA|f0VMR|Qk[02]|T2dnUw|SUQz)"
     r"[0-9A-Za-z+/=_-]{12,}"
 )
-_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_CONTROL = regex(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _MAX_CONTROLS = 6
-_DATA_URL = re.compile(rb"data:[\w/+.-]{3,60};base64,[0-9A-Za-z+/]{0,400}$")
+_DATA_URL = regex(rb"data:[\w/+.-]{3,60};base64,[0-9A-Za-z+/]{0,400}$")
 _MIN_BUNDLE_LINE = 500
-_CODE_SIGNS = re.compile(rb"[;{}()]")
+_CODE_SIGNS = regex(rb"[;{}()]")
 _MIN_SIGNS = 25
 _MAX_VALUE = 64
 

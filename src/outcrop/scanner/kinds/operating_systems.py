@@ -1,19 +1,18 @@
 """Arguments of commands and lines of system files that only look like a password."""
 
-import re
-
+from outcrop.lazy_regex import regex
 from outcrop.scanner.kinds.kind import Kind, Sample
 
 COMMAND_ARGUMENT = Kind("command-argument", "an argument of a command: a folder, a port or a file", None)
 ACCOUNT_LINE = Kind("account-line", "a line of /etc/passwd or /etc/group", None)
 
-_FOLDER_OPTION = re.compile(
+_FOLDER_OPTION = regex(
     rb"\b(?:wget|cp|rsync|install|mkdir|tar|scp|make|patch|ssh|nc|nmap|docker run|pip|curl)\b"
     rb"[^\n|;&]{0,160}[ \t]-{1,2}"
     rb"(?:[pPdDCo]|directory-prefix|parents|output|prefix)[ \t=]{0,3}[\"']?$"
 )
-_PATH = re.compile(r"\.{0,2}/?[\w.~$-]+(?:/[\w.~$-]*)*|[0-9:]+")
-_ACCOUNT_LINE = re.compile(rb"(?m)^[a-z_][\w.-]*:[x*!]?:[0-9]+:(?:[0-9]+:|[\w,.-]*$)")
+_PATH = regex(r"\.{0,2}/?[\w.~$-]+(?:/[\w.~$-]*)*|[0-9:]+")
+_ACCOUNT_LINE = regex(rb"(?m)^[a-z_][\w.-]*:[x*!]?:[0-9]+:(?:[0-9]+:|[\w,.-]*$)")
 
 
 def is_command_argument(sample: Sample) -> bool:

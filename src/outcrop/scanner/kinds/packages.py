@@ -1,7 +1,6 @@
 """Entries of lock files and lists of dependencies: names, versions and checksums of packages."""
 
-import re
-
+from outcrop.lazy_regex import regex
 from outcrop.scanner.kinds.kind import Kind, Sample
 
 PACKAGE_VERSION = Kind(
@@ -9,14 +8,14 @@ PACKAGE_VERSION = Kind(
 )
 LOCK_ENTRY = Kind("lock-entry", "an entry of a lock file: the checksum or the address of a package", None)
 
-_VERSION = re.compile(
+_VERSION = regex(
     r"(?:npm|workspace|patch|link|file|portal|git|github):.*"
     r"|(?:[~^<>=!|* ]{0,3}v?[0-9]+(?:\.[0-9x*]+)+[\w.+-]*[ ,|]{0,4})+"
 )
-_DIGEST = re.compile(rb"(?i)\bsha(?:1|256|384|512)-$")
+_DIGEST = regex(rb"(?i)\bsha(?:1|256|384|512)-$")
 _ENTRY_WORDS = (b"integrity", b"checksum", b"h1:", b"resolved")
 _MAX_ENTRY = 230  # bytes from the beginning of an entry to its value
-_ENTRY = re.compile(
+_ENTRY = regex(
     rb"(?i)(?:integrity[\"']?[ \t:=]{1,4}[\"']?|checksum[\"']?[ \t:=]{1,4}[\"']?|h1:"
     rb"|resolved[\"']?[ \t:]{1,4}[\"'][^\"'\n]{1,200})$"
 )

@@ -1,7 +1,6 @@
 """Kinds that only the path of a file shows: translations, lock files, word lists."""
 
-import re
-
+from outcrop.lazy_regex import regex
 from outcrop.scanner.generic.randomness import random_bits
 from outcrop.scanner.kinds.kind import Kind
 
@@ -10,20 +9,20 @@ LOCK_FILE = Kind(
     "lock-file", "an entry of a lock file, which has only names, versions and checksums of packages"
 )
 
-_TRANSLATIONS = re.compile(
+_TRANSLATIONS = regex(
     rb"(?i)(?:^|[/!])(?:locales?|lang|langs|languages?|i18n|l10n|intl|translations?|messages|lproj|po)/"
     rb"|(?:^|[/!])values-[a-z]{2,3}(?:-r?[A-Za-z]{2,4})?/|\.lproj/|\.i18n\."
     rb"|\.(?:po|pot|xlf|xliff|resx|arb|strings|mo|ftl|stringsdict|xcstrings)$"
     rb"|(?:^|[/!])(?:strings|messages|translations?|locale|language|lang|i18n|labels)[\w.-]*\.(?:json|xml|ya?ml|properties|php|js|ts|py|rb|csv)$"
     rb"|(?:^|[/!])[a-z]{2}(?:[-_][A-Z]{2})?\.(?:json|ya?ml|php|js|ts|rb)$"
 )
-_LOCK_FILES = re.compile(
+_LOCK_FILES = regex(
     rb"(?i)(?:^|[/!])(?:package-lock\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lockb?|composer\.lock|poetry\.lock"
     rb"|pipfile\.lock|pdm\.lock|uv\.lock|cargo\.lock|gemfile\.lock|podfile\.lock|go\.sum|mix\.lock|packages\.lock\.json|flake\.lock"
     rb"|pubspec\.lock|package\.resolved|conan\.lock|deno\.lock|\.terraform\.lock\.hcl|gradle\.lockfile|cpanfile\.snapshot)$"
 )
 _MAX_WORD_BITS = 12.0
-_DIGIT = re.compile(r"[0-9]")
+_DIGIT = regex(r"[0-9]")
 
 
 def kind_at(path: bytes, value: str) -> Kind | None:

@@ -3,6 +3,7 @@
 import hashlib
 import re
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.kinds.kind import Kind, Sample
 
 PUBLISHED = Kind("published", "an example that a standard, an issuer or a tool publishes")
@@ -12,11 +13,11 @@ SPELLED_WORDS = Kind(
 )
 
 _DIGESTS: frozenset[str] = frozenset()
-_PREFIX = re.compile(
+_PREFIX = regex(
     r"(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk_(?:live|test)_|rk_(?:live|test)_|pk_(?:live|test)_|AKIA|ASIA|AIza|ya29\.|npm_"
     r"|pypi-|SG\.|dop_v1_|shpat_|hvs\.|dckr_pat_|sk-(?:proj-|ant-)|lin_api_|figd_|glc_|glsa_|NRAK-|EAAC|EAAB|hf_|rubygems_)[\w.-]*"
 )
-_ESCAPES = re.compile(r"(?:\\x[0-9A-Fa-f]{2}|\\[0-7]{3}){6,}")
+_ESCAPES = regex(r"(?:\\x[0-9A-Fa-f]{2}|\\[0-7]{3}){6,}")
 
 
 def is_published(sample: Sample) -> bool:

@@ -1,19 +1,18 @@
 """Texts of a user interface: translations, labels and messages beside a word for a credential."""
 
-import re
-
+from outcrop.lazy_regex import regex
 from outcrop.scanner.generic.randomness import random_bits
 from outcrop.scanner.kinds.kind import Kind, Sample
 
 MESSAGE = Kind("message", "a text for people: the entries beside it are sentences")
 LABEL = Kind("label", "a word of a user interface in another language or script")
 
-_ENTRY = re.compile(
+_ENTRY = regex(
     rb"(?m)^[ \t]*(?:[\"'<]?[\w.\-\[\]/ ]{1,120}[\"']?[ \t]*(?:=>|[:=])[ \t]*[\"']?"
     rb"|<(?:string|item|value|entry|source|target|data|key)\b[^<>]*>"
     rb"|msg(?:str|id)[ \t]+\"|\"[^\"\n]{1,200}\"[ \t]*[:=][ \t]*\")([^\n]{0,300})"
 )
-_SENTENCE = re.compile(rb"[^\s\"'<>]{2,}[ ][^\s\"'<>=:]{1,}[ ]?[^\n\"'<>]*")
+_SENTENCE = regex(rb"[^\s\"'<>]{2,}[ ][^\s\"'<>=:]{1,}[ ]?[^\n\"'<>]*")
 _MIN_SENTENCES = 3
 _MAX_RANDOM_BITS = 8.0
 

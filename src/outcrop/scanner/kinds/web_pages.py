@@ -2,6 +2,7 @@
 
 import re
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.kinds.kind import Kind, Sample
 
 PAGE_TOKEN = Kind("page-token", "a token that a server writes into each page against forged requests", None)
@@ -10,21 +11,21 @@ SIGNED_LINK = Kind(
     "signed-link", "a part of a signed link, of a badge or of a link to a file that ends by itself", None
 )
 
-_FORGERY_WORDS = re.compile(
+_FORGERY_WORDS = regex(
     r"(?i)csrf|xsrf|authenticity_?token|requestverificationtoken|viewstate|eventvalidation|form_?(?:token|build_?id|key)"
     r"|^_token$|wp_?nonce|ajax_?nonce|rest_?nonce|security_?token$|anti_?forgery|honeypot|turbo"
 )
-_PAGE_NAMES = re.compile(
+_PAGE_NAMES = regex(
     rb"(?i)(?:csrf|xsrf|authenticity|nonce|verificationtoken|formkey|form_build_id)[^<>\n]{0,120}$"
 )
-_SECRET_WORDS = re.compile(r"(?i)pass|pwd|secret|private|credential")
-_SCRIPT_NONCE = re.compile(rb"(?i)<(?:script|style|link)\b[^<>]{0,300}\bnonce=[\"']?$")
-_LINK = re.compile(rb"(?i)https?:(?:\\?/){2}[^\s\"'<>]{1,380}[?&;][\w.\[\]-]{1,40}=$")
-_SIGNED_PARAMETER = re.compile(
+_SECRET_WORDS = regex(r"(?i)pass|pwd|secret|private|credential")
+_SCRIPT_NONCE = regex(rb"(?i)<(?:script|style|link)\b[^<>]{0,300}\bnonce=[\"']?$")
+_LINK = regex(rb"(?i)https?:(?:\\?/){2}[^\s\"'<>]{1,380}[?&;][\w.\[\]-]{1,40}=$")
+_SIGNED_PARAMETER = regex(
     rb"(?i)(?:[?&;]|%26)(?:x-amz-signature|x-amz-credential|x-goog-signature|signature|sig|expires|exp|policy|key-pair-id"
     rb"|hmac|hash|md5|oh|oe|_nc_[a-z]+|se|st|hdnts|hdnea|verify|jwt|ixid)(?:=|%3d)"
 )
-_BADGE_OR_CDN = re.compile(
+_BADGE_OR_CDN = regex(
     rb"(?i)badge|shields\.io|codecov\.io|coveralls|githubusercontent\.com|cloudfront\.net|akamai|fbcdn|cdninstagram"
     rb"|twimg|imgix|gravatar|ytimg|googleusercontent|firebasestorage|app\.netlify\.com/|snyk\.io|circleci\.com/|\.svg\?"
     rb"|\.(?:png|jpe?g|gif|webp|mp4|mp3|m3u8|svg|css|js|pdf|zip)\?"

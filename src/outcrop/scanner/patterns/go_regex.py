@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.patterns.regex_ast import PatternError
 
 _POSIX_CLASSES = {
@@ -11,8 +12,8 @@ _POSIX_CLASSES = {
     "xdigit": "0-9A-Fa-f", "space": r"\s", "word": r"\w", "punct": r"!-/:-@\[-`{-~",
     "^digit": r"\D", "^space": r"\S", "^word": r"\W",
 }  # fmt: skip
-_FLAG_GROUP = re.compile(r"\(\?([ims]*(?:-[ims]+)?)\)")
-_GROUP_NAME = re.compile(r"\?P?<\w+>")
+_FLAG_GROUP = regex(r"\(\?([ims]*(?:-[ims]+)?)\)")
+_GROUP_NAME = regex(r"\?P?<\w+>")
 
 
 def translate_go_regex(pattern: str) -> str:

@@ -13,6 +13,8 @@ from re import _constants as op  # type: ignore[attr-defined, unused-ignore]
 from re import _parser as parser  # type: ignore[attr-defined, unused-ignore]
 from typing import Any, NamedTuple
 
+from outcrop.lazy_regex import regex
+
 WORD_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 MAX_WIDTH = 8_192  # bytes; a repetition without an upper bound counts as this wide
 MIN_LITERAL = 3  # characters; a shorter literal occurs by chance in most texts
@@ -44,7 +46,7 @@ _MAX_CLASS_PREFIXES = 4  # bytes of a class that are written out as alternative 
 
 # One character in any notation, and how often it is repeated. Repeated groups mostly have small bounds.
 _CHARACTER = r"(\\x[0-9A-Fa-f]{2}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\.)"
-_REPEATED_CHARACTER = re.compile(_CHARACTER + r"(?:\{(\d+),(\d+)\})?", re.DOTALL)
+_REPEATED_CHARACTER = regex(_CHARACTER + r"(?:\{(\d+),(\d+)\})?", re.DOTALL)
 
 
 class PatternError(ValueError):

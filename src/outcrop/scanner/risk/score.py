@@ -16,6 +16,7 @@ import re
 from typing import NamedTuple
 
 from outcrop.domain.finding import Confidence, SourceType, Validation, Visibility
+from outcrop.lazy_regex import regex
 from outcrop.scanner.rules.model import Impact, Strength
 
 VERSION = 3  # increase it if the same evidence would have another score
@@ -40,14 +41,14 @@ _SOURCE = {
     SourceType.GIST: 3,
     SourceType.COMMIT: 2,
 }
-_FULL_ACCESS = re.compile(r"(?:^|_)(?:admin|root|superuser|owner|payment|payments|private_data|pii)(?:_|$)")
-_TEST_PATH = re.compile(
+_FULL_ACCESS = regex(r"(?:^|_)(?:admin|root|superuser|owner|payment|payments|private_data|pii)(?:_|$)")
+_TEST_PATH = regex(
     r"(?:^|[/!_.-])(?:tests?|testing|testdata|specs?|__tests__|mocks?|fixtures?|examples?|samples?|docs?|demo|dummy)"
     r"(?:[/_.-]|$)"
     r"|\.(?:md|rst|adoc)$",
     re.IGNORECASE,
 )
-_VENDORED_PATH = re.compile(
+_VENDORED_PATH = regex(
     r"(?:^|[/!])(?:vendor|vendors|vendored|third[_-]?party|node_modules|bower_components|site-packages"
     r"|dist-packages|jspm_packages|pods|carthage|deps)/"
     r"|[.-]min\.(?:js|css)$",

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from urllib.parse import quote
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.patterns.checksums import (
     crc32_base36,
     crc32_base62,
@@ -49,7 +50,7 @@ _ENCODINGS: dict[str, Callable[[str], str]] = {
     "url": lambda text: quote(text, safe=""),
 }
 _MAX_COUNT = 100_000  # characters or lines of one expansion; no example needs more, and more takes long
-_INNERMOST = re.compile(r"\{\{([^{}]*)\}\}")
+_INNERMOST = regex(r"\{\{([^{}]*)\}\}")
 
 
 class TemplateError(ValueError):

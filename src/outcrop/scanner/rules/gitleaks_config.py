@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from outcrop.domain.finding import Confidence
+from outcrop.lazy_regex import regex
 from outcrop.scanner.patterns.go_regex import name_secret_group, translate_go_regex
 from outcrop.scanner.patterns.re2_match import compile_regex
 from outcrop.scanner.patterns.regex_ast import PatternError
@@ -24,7 +25,7 @@ from outcrop.scanner.rules.form_builder import make_regex_form
 from outcrop.scanner.rules.gitleaks_files import MAX_EXTENDED_FILES, list_extended_files, lower_keys
 from outcrop.scanner.rules.model import GITLEAKS_ISSUER, Impact, Rule, RuleError, Strength
 
-_RULE_HEADING = re.compile(r"\s*\[\[\s*rules\s*\]\]", re.IGNORECASE)
+_RULE_HEADING = regex(r"\s*\[\[\s*rules\s*\]\]", re.IGNORECASE)
 # Keys of a rule that replace those of the rule that it extends.
 _REPLACED_KEYS = ("description", "regex", "path", "secretgroup", "entropy")
 _MAX_ID = 80  # characters, as in our own rule files

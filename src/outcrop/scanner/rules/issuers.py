@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.rules.model import BUILT_IN_RULES, RuleError, list_rule_files
 
-_KEY = re.compile(r"""^(issuer|secret_type|name)\s*=\s*(?:"([^"\\\n]*)"|'([^'\n]*)')""", re.MULTILINE)
+_KEY = regex(r"""^(issuer|secret_type|name)\s*=\s*(?:"([^"\\\n]*)"|'([^'\n]*)')""", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.patterns.regex_ast import PatternError
 from outcrop.scanner.rules.example_templates import ALPHABETS
 
@@ -46,7 +47,7 @@ _MIN_PREFIX = 3  # characters
 _MIXED_ALPHABETS = {"base36", "BASE36", "base62", "base64", "base64url"}
 _CODE_NAMES = r"[A-Z]?[a-z]+(?:[_-]?[A-Z]?[a-z]+)*|[A-Z]+(?:[_-][A-Z]+)*"
 _HASHES = "[0-9a-f]{24,}|[0-9A-F]{24,}"
-_EXPRESSION = re.compile(
+_EXPRESSION = regex(
     r"\{\{(?P<alphabet>[A-Za-z0-9]+)(?: (?P<low>[1-9][0-9]*)(?:-(?P<high>[1-9][0-9]*))?)?\}\}"
 )
 # Words of a rule's id as they are written in its name.

@@ -5,10 +5,10 @@ whatever the headers of a file claim. Everything that was skipped is a gap of th
 """
 
 import io
-import re
 import tarfile
 from collections.abc import Callable, Iterator
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import ARCHIVE_DEPTH
 from outcrop.scanner.text.archive_members import (
     READ_ERRORS,
@@ -36,7 +36,7 @@ from outcrop.scanner.text.zip_archives import read_zip
 _TAR_BLOCK_BYTES = 512
 # Each byte by its kind: `a` for text, 0 for zero, 1 for others.
 _BYTE_KINDS = bytes(97 if byte in b"\t\r\n" or 32 <= byte < 127 else min(byte, 1) for byte in range(256))
-_EIGHT_WIDE_LETTERS, _WIDE_STRING = b"a\0" * 8, re.compile(rb"(?:a\0)++")
+_EIGHT_WIDE_LETTERS, _WIDE_STRING = b"a\0" * 8, regex(rb"(?:a\0)++")
 
 
 def unpack_texts(

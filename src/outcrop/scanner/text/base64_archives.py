@@ -5,10 +5,10 @@ Helm releases, code of functions in templates and user data of machines are stor
 
 import base64
 import binascii
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import BASE64_ARCHIVE_EXPANSION, BASE64_ARCHIVE_LENGTH
 
 # The first five characters of base64 of gzip, of base64 of gzip encoded twice, of zip.
@@ -18,7 +18,7 @@ _GZIP_BASE64 = b"H4sI"
 BASE64_ARCHIVE_PATTERNS = tuple(
     before + prefix for before in ("^", "[^0-9A-Za-z+/_-]") for prefix in (_GZIP, _GZIP_TWICE, _ZIP)
 )
-_BASE64_RUN = re.compile(rb"[0-9A-Za-z+/_-]++(?:\r?\n[ \t]*+[0-9A-Za-z+/_-]++)*+")
+_BASE64_RUN = regex(rb"[0-9A-Za-z+/_-]++(?:\r?\n[ \t]*+[0-9A-Za-z+/_-]++)*+")
 _SPACE = b" \t\r\n"
 _STANDARD_ALPHABET = bytes.maketrans(b"-_", b"+/")
 

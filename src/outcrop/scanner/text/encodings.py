@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import NamedTuple
 
+from outcrop.lazy_regex import regex
+
 # --- base64
 _BASE64_CHARS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _BASE64_AND_SPACE = _BASE64_CHARS + b" \t\r\n"
@@ -60,19 +62,19 @@ ESCAPE_PATTERNS = (
     r"\x1b\[[0-9;]{1,12}m[0-9A-Za-z]",
     r"=3D[0-9A-Za-z]",
 )
-_ESCAPES_IN_A_ROW = re.compile(
+_ESCAPES_IN_A_ROW = regex(
     rf"(?:\\u00{_PRINTABLE})++|(?:\\x{_PRINTABLE_OR_TWO_MORE})++|(?:%(?:25)?{_URL_PUNCTUATION})++|".encode()
 )
 _ROW_FIRST_BYTES = (b"\\", b"%")
 # An escaped quote before a value, in code that is itself in a string as in notebooks; or an equals sign in
 # quoted-printable. Only counts after a word for a credential.
 QUOTED_VALUE_PATTERN = r"[=:] ?\\[\"']|=3D[ \"']"
-_CREDENTIAL_WORD = re.compile(rb"(?i:key|token|secret|passw|pwd|auth|credential)")
+_CREDENTIAL_WORD = regex(rb"(?i:key|token|secret|passw|pwd|auth|credential)")
 _MAX_BYTES_AFTER_WORD = 40
 _ESCAPED_BYTE = f"(?:{_PRINTABLE}|0[ADad])"
 # One pattern for each first byte: `finditer` then skips the text between escapes four times as fast.
 _ESCAPE_RUNS = tuple(
-    re.compile(text.encode())
+    regex(text.encode())
     for text in (
         rf"\\(?:x{_PRINTABLE}(?:\\x{_PRINTABLE})*+|u00{_PRINTABLE}(?:\\u00{_PRINTABLE})*+|[/\"'])",
         f"%{_ESCAPED_BYTE}(?:%{_ESCAPED_BYTE})*+",
@@ -84,7 +86,7 @@ _ESCAPE_RUNS = tuple(
 # The bytes before the hex digits of an escape, by the second byte of the escape.
 _ESCAPE_PREFIXES = {ord("u"): b"\\u00", ord("x"): b"\\x"} | dict.fromkeys(b"0234567", b"%")
 _HTML_ENTITY, _TERMINAL_COLOUR = b"&\x1b"
-_QUOTED_PRINTABLE = re.compile(rb"(?i:quoted-printable)|=20\r?\n|=E2=80=")
+_QUOTED_PRINTABLE = regex(rb"(?i:quoted-printable)|=20\r?\n|=E2=80=")
 _BYTES_BEFORE_ESCAPE, _BYTES_AFTER_ESCAPE = 400, 2_400  # decoded around an escape
 
 

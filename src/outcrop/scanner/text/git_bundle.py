@@ -4,12 +4,12 @@ The pack is read here and git is not started. Files get the path under which a c
 """
 
 import hashlib
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dulwich.pack import apply_delta
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import BUNDLE_BYTES, BUNDLE_HEADER_BYTES, BUNDLE_OBJECTS
 from outcrop.scanner.text.archive_members import READ_ERRORS, Members, RawBytes, UnpackBudget
 from outcrop.scanner.text.decompress import Inflater, read_stream
@@ -20,7 +20,7 @@ _COMMIT, _TREE, _BLOB, _TAG, _OFFSET_DELTA, _REF_DELTA = 1, 2, 3, 4, 6, 7
 _TYPE_NAMES = {_COMMIT: b"commit", _TREE: b"tree", _BLOB: b"blob", _TAG: b"tag"}
 _ZLIB = 15
 _FOLDER = b"40000"
-_TREE_ID = re.compile(rb"tree ([0-9a-f]{40,64})\n")
+_TREE_ID = regex(rb"tree ([0-9a-f]{40,64})\n")
 
 
 def read_git_bundle(data: bytes, budget: UnpackBudget) -> Members:

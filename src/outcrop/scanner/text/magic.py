@@ -7,6 +7,7 @@
 import re
 from struct import Struct
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import UTF16_STRINGS_BYTES
 
 _HEADER_BYTES = 512  # read of each file: the header of a tar
@@ -34,7 +35,7 @@ _FORMATS = {
     b"# v3 git bundle\n": "bundle",
 }
 # The usual properties, a power of two as the dictionary size, and a length that is unknown or below 256 GB.
-_LZMA_HEADER = re.compile(
+_LZMA_HEADER = regex(
     rb"\x5d\0(?:\0[\x01\x02\x04\x08\x10\x20\x40\x80]\0|\0\0[\x01\x02\x04\x08]|[\x10\x20\x40\x80]\0\0)"
     rb"(?:\xff{8}|.{4}[\0-\x3f]\0{3})",
     re.DOTALL,
@@ -42,13 +43,13 @@ _LZMA_HEADER = re.compile(
 # First bytes of packed files. A packed file with another first byte has a zero byte in its header.
 PACKED_FIRST_BYTES = frozenset(b"\x1fPB\xfd\xff\xfe\x28{") | {magic[0] for magic in _UNSUPPORTED_FORMATS}
 # Notebooks and HAR files, as programs write them.
-_JSON_VIEW = re.compile(
+_JSON_VIEW = regex(
     rb'\{\s{0,80}"(?:(?:cells|worksheets)"\s{0,80}:\s{0,80}\[|log"\s{0,80}:\s{0,80}\{'
     rb'|metadata"\s{0,80}:\s{0,80}\{|nbformat)'
 )
 _BUNDLE_START, _FIRST_OF_BUNDLE = (b"# v2 git bundle\n", b"# v3 git bundle\n"), ord("#")
 # Compiled Python: a version and a line break, and later the object for code, with or without a flag.
-_PYTHON_CACHE = re.compile(rb".[\x0b-\x0f\xf2\xf3]\r\n(?:.{4}|.{8}|.{12})[c\xe3]", re.DOTALL)
+_PYTHON_CACHE = regex(rb".[\x0b-\x0f\xf2\xf3]\r\n(?:.{4}|.{8}|.{12})[c\xe3]", re.DOTALL)
 _BYTE_ORDER_MARKS = (
     (b"\xff\xfe\0\0", "utf-32"),
     (b"\0\0\xfe\xff", "utf-32"),
@@ -62,7 +63,7 @@ _UTF16_STRING_FORMATS = (b"MZ", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"regf")
 
 # --- the end of a zip
 ZIP_END = b"PK\5\6"
-_ZIP_END_PATTERN = re.compile(ZIP_END)
+_ZIP_END_PATTERN = regex(ZIP_END)
 # Members on this disk, all members, size and offset of their directory, length of the comment.
 _ZIP_END_RECORD = Struct("<8xHHLLH")
 ZIP_END_SIZE = _ZIP_END_RECORD.size

@@ -4,9 +4,9 @@ The format is that of the module `marshal`, whose reader must not get foreign da
 creates no objects; it walks over the bytes once and collects the strings.
 """
 
-import re
 from struct import Struct
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import PYC_NESTING
 from outcrop.scanner.text.archive_members import READ_ERRORS, Members, UnpackBudget
 
@@ -22,8 +22,8 @@ _SHORT_STRINGS, _STRINGS, _BYTES = frozenset(b"zZ"), frozenset(b"stuaA"), ord("s
 _COLLECTIONS = frozenset(b"([<>")
 _SMALL_TUPLE, _DICTIONARY, _LONG, _CODE, _SLICE = b"){lc:"
 _UNTIL_NULL = -1  # instead of a number of objects: a dictionary ends with a null object
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f]")
-_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a]")  # byte code and tables of line numbers
+_CONTROL = regex(r"[\x00-\x08\x0b-\x1f]")
+_BINARY = regex(rb"[\x00-\x08\x0e-\x1a]")  # byte code and tables of line numbers
 
 
 def _find_code(header: bytes) -> int:

@@ -4,12 +4,12 @@ The pages are read here and not by SQLite, so that nothing in a foreign database
 one costs no more than its size: each page is read once, whatever the pages refer to.
 """
 
-import re
 from collections.abc import Iterator
 from struct import Struct, unpack
 
 import orjson
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import SQLITE_STATEMENT_LENGTH, SQLITE_TABLES
 from outcrop.scanner.text.archive_members import READ_ERRORS, Members, RawBytes, UnpackBudget, blank
 
@@ -20,8 +20,8 @@ _CODECS = {2: "utf-16-le", 3: "utf-16-be"}
 _UINT16, _UINT32, _DOUBLE = Struct(">H"), Struct(">I"), Struct(">d")
 _INTEGER_BYTES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}  # by serial type
 _FLOAT, _FIRST_BLOB, _FIRST_TEXT = 7, 12, 13
-_COLUMN_NAME = re.compile(r"""\s*+(?:"([^"]{1,200})"|`([^`]{1,200})`|\[([^\]]{1,200})\]|([\w$]{1,200}))""")
-_CONSTRAINT = re.compile(r"(?i)\s*+(?:constraint|primary|unique|check|foreign)\b")
+_COLUMN_NAME = regex(r"""\s*+(?:"([^"]{1,200})"|`([^`]{1,200})`|\[([^\]]{1,200})\]|([\w$]{1,200}))""")
+_CONSTRAINT = regex(r"(?i)\s*+(?:constraint|primary|unique|check|foreign)\b")
 _DAMAGED = "damaged, only a part was read"
 
 Value = str | int | float | None

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
 from outcrop.domain.errors import BadInputError
+from outcrop.lazy_regex import regex
 from outcrop.limits import IMPORT_NESTING, IMPORT_RECORD_BYTES
 from outcrop.services.exchange.record_error import RecordError
 
@@ -13,7 +14,7 @@ ANY_KEY = "\0"  # in a path: any key of an object
 JsonPath = tuple[str | None, ...]
 _CHUNK_BYTES = 1 << 20
 # A string or a bracket. Group 1 is empty if the end of the string is not in the buffer yet.
-_TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*("?)|[\[\]{}]', re.DOTALL)
+_TOKEN = regex(rb'"(?:[^"\\]+|\\.)*("?)|[\[\]{}]', re.DOTALL)
 _OPENING = {b"}": b"{", b"]": b"["}
 
 

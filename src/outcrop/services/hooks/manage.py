@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import re
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,6 +12,7 @@ from outcrop.domain.errors import BadInputError, NotFoundError
 from outcrop.domain.ids import parse_id
 from outcrop.domain.push import Hook, HookHost
 from outcrop.domain.secret import Secret
+from outcrop.lazy_regex import regex
 from outcrop.limits import HOOK_DELIVERY_DAYS, HOOK_DELIVERY_IDS, HOOKS
 from outcrop.store import audit, hooks
 from outcrop.store.db import Connection, Pool
@@ -20,7 +20,7 @@ from outcrop.store.keyring import Keyring
 from outcrop.store.people import accounts
 
 PATH = "/hooks"
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+_TOKEN = regex(r"[A-Za-z0-9_-]{43}")
 _DELETE_BATCH_SIZE = 5_000  # ids of one hook that one transaction deletes
 
 

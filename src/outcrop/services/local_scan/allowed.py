@@ -14,15 +14,16 @@ import orjson
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
+from outcrop.lazy_regex import regex
 from outcrop.scanner.engine.hit import Hit
 from outcrop.sources.located import LocatedHit
 
 GITLEAKS_FILE = ".gitleaksignore"
 DETECT_SECRETS_FILE = ".secrets.baseline"
 _DIGITS = 5  # hexadecimal digits: 20 bits do not confirm a guessed password
-_ENTRY = re.compile(rf"([a-z0-9_-]+)[ \t]+([0-9a-f]{{{_DIGITS}}})", re.ASCII)
-_GITLEAKS_ENTRY = re.compile(r"(?:([0-9a-f]{40,64}):)?(.+):[^:]+:([0-9]{1,9})", re.ASCII)
-_PEM_HEADER = re.compile(r"-----(BEGIN [A-Z ]{0,40}PRIVATE KEY)")
+_ENTRY = regex(rf"([a-z0-9_-]+)[ \t]+([0-9a-f]{{{_DIGITS}}})", re.ASCII)
+_GITLEAKS_ENTRY = regex(r"(?:([0-9a-f]{40,64}):)?(.+):[^:]+:([0-9]{1,9})", re.ASCII)
+_PEM_HEADER = regex(r"-----(BEGIN [A-Z ]{0,40}PRIVATE KEY)")
 _HEAD = """\
 # Findings that `outcrop scan --allow` leaves out. A line is a rule and 20 bits of the SHA-256 of the value:
 # an entry holds for the value wherever it moves. What follows a # is for readers.

@@ -5,7 +5,6 @@ failure is a `HostError`.
 """
 
 import hashlib
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -17,6 +16,7 @@ import orjson
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
+from outcrop.lazy_regex import regex
 from outcrop.limits import HOST_IDLE_PAGES
 from outcrop.sources.code_host.errors import ERROR_KINDS, HostError
 from outcrop.sources.code_host.options import API_OPTIONS, ApiOptions, EtagCache
@@ -32,8 +32,8 @@ _OUTDATED_PAGE = {
     HTTPStatus.GONE,
     HTTPStatus.UNPROCESSABLE_ENTITY,
 }
-_LOOPBACK = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
-_NEXT_LINK = re.compile(r'<([^<>]*)>[^<,]*;\s*rel="?next\b')
+_LOOPBACK = regex(r"(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
+_NEXT_LINK = regex(r'<([^<>]*)>[^<,]*;\s*rel="?next\b')
 
 Auth = Callable[[], Awaitable[Mapping[str, str]]]  # returns the headers that authenticate a request
 

@@ -1,17 +1,17 @@
 """Read issues, merge or pull requests and comments: fields that hosts share, and whether one is gone."""
 
-import re
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
+from outcrop.lazy_regex import regex
 from outcrop.sources.code_host.api import HostApi, parse_json
 from outcrop.sources.code_host.errors import HostError
 
 _GONE = {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}
 _TEXTS = ("title", "body", "description", "text", "content")
 _IDS = ("id", "pullRequestId")
-_PATH = re.compile(r"[a-z_-]{1,20}/[0-9]{1,20}(?:/[a-z]{1,20}/[0-9]{1,20}){0,2}")
+_PATH = regex(r"[a-z_-]{1,20}/[0-9]{1,20}(?:/[a-z]{1,20}/[0-9]{1,20}){0,2}")
 
 
 def checked_path(path: str) -> str:

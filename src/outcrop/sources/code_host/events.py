@@ -3,13 +3,13 @@
 A request has the ETag of the last response, and the host says how often it may be sent.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from outcrop.domain.line import one_line
+from outcrop.lazy_regex import regex
 from outcrop.sources.code_host.api import HostApi, parse_json
 from outcrop.sources.code_host.errors import HostError
 
@@ -21,8 +21,8 @@ _MAX_SECONDS = 3_600.0
 _MAX_PAGES = 3  # GitHub has 300 events
 _KNOWN_IDS = 300  # of the newest events that are remembered
 _MAX_TEXT = 300  # characters of a name
-_NUMBER = re.compile(r"[0-9]{1,6}")
-_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_NUMBER = regex(r"[0-9]{1,6}")
+_COMMIT = regex(r"[0-9a-f]{7,64}")
 
 
 @dataclass(frozen=True, slots=True)

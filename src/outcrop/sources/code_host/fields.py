@@ -4,12 +4,13 @@ import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import HOST_TEXT_LENGTH
 from outcrop.sources.code_host.api import origin
 from outcrop.sources.code_host.errors import HostError
 
 _T = TypeVar("_T")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = regex(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import HOST_WAIT_SECONDS, HOST_WAITS
 from outcrop.sources.code_host.errors import HostError
 
@@ -14,13 +15,12 @@ if TYPE_CHECKING:
     from outcrop.net.http import HttpResponse
 
 _LIMIT_STATUSES = {HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}
-_LIMIT_TEXT = re.compile(rb"rate limit|abuse detection", re.IGNORECASE)  # the second on older servers
+_LIMIT_TEXT = regex(rb"rate limit|abuse detection", re.IGNORECASE)  # the second on older servers
 # For a limit without a time: GitHub's documentation asks for one minute, then for longer waits each time.
 _FIRST_WAIT = 60.0
-_MAX_DOUBLED_WAIT = 900.0
 _READ_EVERY = 1.0  # seconds
 _MAX_SHARED = 7_200.0  # seconds for which one response blocks other processes: a header may be absurd
-_HEADER_NUMBER = re.compile(r"[0-9]{1,12}")
+_HEADER_NUMBER = regex(r"[0-9]{1,12}")
 _MAX_DIGITS = 12
 _EARLIEST_TIME = 1_000_000_000  # a smaller reset is a number of seconds, not a time
 

@@ -3,12 +3,12 @@
 What hosts differ in is data: `ReviewApi` has the paths and the fields of one host.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from outcrop.lazy_regex import regex
 from outcrop.sources.code_host.api import HostApi, ReadPage, read_linked_page
 from outcrop.sources.code_host.errors import HostError
 
@@ -16,7 +16,7 @@ CONTEXT = "outcrop"  # names our status among those of other programs
 _MAX_COMMITS = 1_000  # of a pull request; those beyond are left out
 _MAX_REQUESTS = 10  # that one commit marks
 _MAX_LISTED = 1_000  # open pull requests that are compared with the commit
-_SHA = re.compile(r"[0-9a-f]{7,64}")  # Bitbucket Cloud shows 12 digits
+_SHA = regex(r"[0-9a-f]{7,64}")  # Bitbucket Cloud shows 12 digits
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 An address that looks like a code host never becomes a web site silently.
 """
 
-import re
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -16,12 +15,13 @@ from outcrop.domain.target import (
     parse_web_url,
 )
 from outcrop.domain.target import identity as identity_of_name
+from outcrop.lazy_regex import regex
 from outcrop.limits import TARGET_LENGTH
 from outcrop.sources.code_host.host import HostType, PathTarget
 from outcrop.sources.code_host.registry import find_host_type, host_types
 
 _WEB = {TargetKind.SITE, TargetKind.PAGE}
-_PREFIX = re.compile(r"([A-Za-z]{2,20}):(?!//)(.*)")
+_PREFIX = regex(r"([A-Za-z]{2,20}):(?!//)(.*)")
 # The first part of the name of a host on which code is usually kept, with the software that it names.
 _LABELS = {
     "gitlab": "gitlab", "gitea": "gitea", "forgejo": "gitea", "codeberg": "gitea", "gogs": "gitea",
@@ -29,7 +29,7 @@ _LABELS = {
     "azuredevops": "azuredevops", "tfs": "azuredevops", "git": None, "code": None, "scm": None,
 }  # fmt: skip
 # Parts of addresses that only code hosts have.
-_CODE_PATH = re.compile(r"/-/(?:tree|blob|commit|merge_requests|issues)\b|/_git/|/src/(?:branch|commit|tag)/"
+_CODE_PATH = regex(r"/-/(?:tree|blob|commit|merge_requests|issues)\b|/_git/|/src/(?:branch|commit|tag)/"
                         r"|/(?:projects|users)/[^/]+/repos/|/scm/[^/]+/[^/]+")  # fmt: skip
 _PATHS = (("/_git/", "azuredevops"), ("/scm/", "bitbucket"), ("/repos/", "bitbucket"), ("/-/", "gitlab"))
 

@@ -2,7 +2,6 @@
 
 import base64
 import os
-import re
 import signal
 import ssl
 import subprocess
@@ -16,6 +15,7 @@ from typing import IO
 from urllib.parse import unquote, urlsplit
 
 from outcrop.domain.errors import OperatorError
+from outcrop.lazy_regex import regex
 from outcrop.limits import GIT_OUTPUT_BYTES, GIT_SECONDS, SOURCE_LIMITS, SourceLimits
 from outcrop.net.forwarder import Forwarder, forward
 from outcrop.net.guard import Egress, resolve
@@ -29,10 +29,8 @@ _CHECK_OUTPUT_EVERY = 1.0  # seconds
 _TOO_MUCH_OUTPUT = "{}: cannot be cloned: its host sends too many refs or messages"
 # git takes any other answer of a host for the dumb protocol, and a sign-in page for an empty repository.
 _TRACE_HEADERS = {"GIT_TRACE_CURL": "2", "GIT_TRACE_CURL_NO_DATA": "1", "GIT_TRACE_REDACT": "1"}
-_TRACE_LINE = re.compile(rb"[\d:.]+ http\.c:\d+ ")
-_SMART_RESPONSE = re.compile(
-    rb"(?im)<= Recv header: content-type: application/x-git-upload-pack-advertisement"
-)
+_TRACE_LINE = regex(rb"[\d:.]+ http\.c:\d+ ")
+_SMART_RESPONSE = regex(rb"(?im)<= Recv header: content-type: application/x-git-upload-pack-advertisement")
 COMMIT_REF = b"refs/outcrop/commit"  # the ref that `fetch_commit` creates
 _NO_CONFIG: dict[str, str] = {}
 

@@ -8,7 +8,6 @@
 
 import contextlib
 import os
-import re
 import struct
 import subprocess
 import tempfile
@@ -23,6 +22,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO
 
+from outcrop.lazy_regex import regex
 from outcrop.sources.git import command
 from outcrop.sources.git.id_sets import IdSet, RowFile
 from outcrop.sources.git.packs.delta_chains import HEADER_SIZES, HeaderSizes, list_blobs
@@ -43,7 +43,7 @@ _ALL_OBJECTS = ["--batch-all-objects", "--unordered"]
 _LIST_CONFIG = {"core.packedGitLimit": "16m"}  # more than usual: nothing else runs meanwhile
 # A file name in one of the 256 folders of loose objects. The folder is named by the first two digits of the
 # id.
-_LOOSE_NAME = re.compile("[0-9a-f]{38}(?:[0-9a-f]{24})?")
+_LOOSE_NAME = regex("[0-9a-f]{38}(?:[0-9a-f]{24})?")
 _SIZE_BYTES = 6  # of the packed size in a row
 _NO_BASE = b""
 _SCANNED_TYPES = (b"blob ", b"commit ", b"tag ")

@@ -1,13 +1,13 @@
 """Read the refs of a git folder as plain files: packed and loose refs, HEAD, worktrees and the stash."""
 
 import os
-import re
 from pathlib import Path
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import SYMBOLIC_REFS
 from outcrop.sources.located import printable_path
 
-OID = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+OID = regex(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 Refs = dict[bytes, bytes]  # name of a ref -> object id in hexadecimal
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import ALTERNATES_DEPTH
 from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git.ref_files import (
@@ -27,8 +28,8 @@ from outcrop.sources.git.ref_files import (
 )
 
 _MAX_FOLDER_DEPTH = 2  # below an object folder, as in objects/info/commit-graphs
-_QUOTED_PATH = re.compile(rb'"((?:[^"\\]|\\[abfnrtv"\\]|\\[0-3][0-7]{2})*+)"', re.DOTALL)
-_ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
+_QUOTED_PATH = regex(rb'"((?:[^"\\]|\\[abfnrtv"\\]|\\[0-3][0-7]{2})*+)"', re.DOTALL)
+_ESCAPE = regex(rb"\\([0-7]{3}|.)", re.DOTALL)
 _ESCAPED_CHARACTERS = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
 
 

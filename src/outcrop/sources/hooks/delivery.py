@@ -2,20 +2,20 @@
 
 import hashlib
 import hmac
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from outcrop.domain.push import HookHost, ReportedPush
 from outcrop.domain.secret import Secret, reveal
+from outcrop.lazy_regex import regex
 from outcrop.limits import PUSH_ADDRESS_LENGTH, PUSH_BRANCHES, PUSH_TEXT_LENGTH
 from outcrop.sources.repository_address import normalise_repository
 
 Headers = Mapping[str, str]  # names in lower case
 Payload = Mapping[str, Any]
-_HEX_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
-_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_HEX_DIGEST = regex(r"[0-9a-fA-F]{64}")
+_COMMIT = regex(r"[0-9a-f]{7,64}")
 
 
 class UnreadablePushError(ValueError):

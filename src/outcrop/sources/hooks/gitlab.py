@@ -2,10 +2,10 @@
 
 import base64
 import binascii
-import re
 
 from outcrop.domain.push import HookHost, ReportedPush
 from outcrop.domain.secret import Secret, reveal
+from outcrop.lazy_regex import regex
 from outcrop.limits import PUSH_ADDRESS_LENGTH
 from outcrop.sources.hooks.delivery import (
     BodyCheck,
@@ -25,7 +25,7 @@ WINDOW = 300.0  # seconds that the time of a signature may differ from ours, as 
 _PUSHES = {"push", "tag_push", "repository_update"}
 _OPENED = {"open", "reopen"}
 _MERGE_REQUEST_ACTIONS = _OPENED | {"update"}
-_SECONDS = re.compile(r"[0-9]{1,12}")
+_SECONDS = regex(r"[0-9]{1,12}")
 _DIGEST_BYTES = 32
 
 

@@ -10,6 +10,7 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import TargetKind
+from outcrop.lazy_regex import regex
 from outcrop.sources.code_host.api import ApiStyle, HostPage
 from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from outcrop.net.http import HttpResponse
 
 _PUBLIC = "https://dev.azure.com"
-_ORG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_NAME = re.compile(r"(?!\.{1,2}\Z)[^/\\?#\x00-\x1f\x7f:*\"<>|]{1,256}")  # of a project or repository
-_GUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_SHA = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
-_LEGACY = re.compile(r"([a-z0-9][a-z0-9-]{0,62})\.visualstudio\.com")
+_ORG = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME = regex(r"(?!\.{1,2}\Z)[^/\\?#\x00-\x1f\x7f:*\"<>|]{1,256}")  # of a project or repository
+_GUID = regex(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_SHA = regex(r"[0-9a-f]{4,64}", re.IGNORECASE)
+_LEGACY = regex(r"([a-z0-9][a-z0-9-]{0,62})\.visualstudio\.com")
 _BRANCH = "refs/heads/"
 _VISIBILITY = {
     "public": Visibility.PUBLIC,

@@ -4,14 +4,15 @@ import re
 from urllib.parse import quote
 
 from outcrop.domain.target import TargetKind
+from outcrop.lazy_regex import regex
 from outcrop.sources.code_host.host import CodeHost, HostAccess, HostType, PathTarget
 from outcrop.sources.hosts.bitbucket_cloud import BitbucketCloud
 from outcrop.sources.hosts.bitbucket_fields import FULL_NAME, NAME, OWNER, PUBLIC, SHA
 from outcrop.sources.hosts.bitbucket_server import BitbucketServer
 
-_COMMIT = re.compile(rf"({NAME}/{NAME})/commits?/({SHA.pattern})", re.IGNORECASE)
-_PAGE_OF_REPOSITORY = re.compile(rf"({NAME}/{NAME})/(?!commits?/).*")
-_SERVER_PATH = re.compile(rf"(?:projects/({NAME})|users/({NAME}))(?:/repos/({NAME})(/.*)?)?")
+_COMMIT = regex(rf"({NAME}/{NAME})/commits?/({SHA.pattern})", re.IGNORECASE)
+_PAGE_OF_REPOSITORY = regex(rf"({NAME}/{NAME})/(?!commits?/).*")
+_SERVER_PATH = regex(rf"(?:projects/({NAME})|users/({NAME}))(?:/repos/({NAME})(/.*)?)?")
 _NO_OWNERS = {"account", "blog", "dashboard", "product", "repo", "rest", "scm", "site", "support"}
 
 

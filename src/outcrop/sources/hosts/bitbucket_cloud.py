@@ -1,6 +1,5 @@
 """List the repositories, snippets and pull requests of Bitbucket Cloud."""
 
-import re
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -8,6 +7,7 @@ from urllib.parse import quote
 
 from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret
+from outcrop.lazy_regex import regex
 from outcrop.sources.code_host.api import HostPage
 from outcrop.sources.code_host.discussion import checked_path, read_present_text
 from outcrop.sources.code_host.errors import HostError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from outcrop.net.http import HttpResponse
 
 _API = "https://api.bitbucket.org/2.0"
-_UUID = re.compile(r"\{[0-9a-fA-F-]{36}\}")
+_UUID = regex(r"\{[0-9a-fA-F-]{36}\}")
 _STATES = "&".join(f"state={state}" for state in ("OPEN", "MERGED", "DECLINED", "SUPERSEDED"))
 
 

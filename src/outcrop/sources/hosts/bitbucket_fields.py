@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from outcrop.domain.secret import Secret
+from outcrop.lazy_regex import regex
 from outcrop.sources.code_host.api import ApiStyle
 from outcrop.sources.code_host.discussion import read_time
 from outcrop.sources.code_host.fields import Fields
@@ -14,9 +15,9 @@ from outcrop.sources.code_host.reviews import CONTEXT, CommitStatus
 
 PUBLIC = "https://bitbucket.org"
 NAME = r"(?!\.{1,2}(?:/|\Z))~?[A-Za-z0-9._-]{1,128}?"
-OWNER = re.compile(NAME)
-FULL_NAME = re.compile(rf"({NAME})/({NAME})(?:\.git)?")
-SHA = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
+OWNER = regex(NAME)
+FULL_NAME = regex(rf"({NAME})/({NAME})(?:\.git)?")
+SHA = regex(r"[0-9a-f]{4,64}", re.IGNORECASE)
 FIELDS = Fields("Bitbucket")
 
 

@@ -1,6 +1,5 @@
 """List the repositories and pull requests of a Bitbucket Data Center."""
 
-import re
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -8,6 +7,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret
+from outcrop.lazy_regex import regex
 from outcrop.sources.code_host.api import HostPage
 from outcrop.sources.code_host.discussion import checked_path, read_present_text
 from outcrop.sources.code_host.errors import HostError
@@ -33,7 +33,7 @@ from outcrop.sources.hosts.bitbucket_fields import (
 if TYPE_CHECKING:
     from outcrop.net.http import HttpResponse
 
-_KEY = re.compile(rf"({NAME}/{NAME})/([0-9]{{1,18}})")  # KEY/SLUG/ID
+_KEY = regex(rf"({NAME}/{NAME})/([0-9]{{1,18}})")  # KEY/SLUG/ID
 _LIST = "limit=100&start=0"
 
 

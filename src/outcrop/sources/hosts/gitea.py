@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import TargetKind
+from outcrop.lazy_regex import regex
 from outcrop.sources.code_host.api import ApiStyle, HostPage, next_link
 from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
@@ -32,14 +33,12 @@ if TYPE_CHECKING:
     from outcrop.net.http import HttpResponse
 
 _NAME = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._-]{1,100}?"
-_OWNER = re.compile(_NAME)
-_FULL_NAME = re.compile(rf"({_NAME}/{_NAME})(?:\.git)?")
-_NUMBER = re.compile(r"/(?:issues|pulls)/([0-9]{1,18})(?=[/?#]|\Z)")  # in an address
-_SHA = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
-_COMMIT = re.compile(rf"({_NAME}/{_NAME})/commit/({_SHA.pattern})", re.IGNORECASE)
-_PAGE_OF_REPOSITORY = re.compile(
-    rf"({_NAME}/{_NAME})/(?:src|commits|issues|pulls|wiki|releases|branches)(?:/.*)?"
-)
+_OWNER = regex(_NAME)
+_FULL_NAME = regex(rf"({_NAME}/{_NAME})(?:\.git)?")
+_NUMBER = regex(r"/(?:issues|pulls)/([0-9]{1,18})(?=[/?#]|\Z)")  # in an address
+_SHA = regex(r"[0-9a-f]{4,64}", re.IGNORECASE)
+_COMMIT = regex(rf"({_NAME}/{_NAME})/commit/({_SHA.pattern})", re.IGNORECASE)
+_PAGE_OF_REPOSITORY = regex(rf"({_NAME}/{_NAME})/(?:src|commits|issues|pulls|wiki|releases|branches)(?:/.*)?")
 _NO_OWNERS = {"admin", "api", "assets", "attachments", "avatars", "explore", "org", "repo", "user", "-"}
 _INSTANCES = {"codeberg.org": "https://codeberg.org", "gitea.com": "https://gitea.com"}
 _LIMIT = "limit=50"  # the most that an instance allows unless its operator says otherwise

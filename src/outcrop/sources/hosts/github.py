@@ -13,6 +13,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
+from outcrop.lazy_regex import regex
 from outcrop.sources.code_host.api import ApiStyle, HostApi, origin
 from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
@@ -30,11 +31,11 @@ from outcrop.sources.hosts.github_style import HEADERS, PER_PAGE, STYLE
 if TYPE_CHECKING:
     from outcrop.net.http import HttpClient
 
-_OWNER = re.compile(r"[A-Za-z0-9_-]{1,100}")
-_FULL_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}/(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,100}")
-_GIST_ID = re.compile(r"[A-Za-z0-9]{1,64}")
-_NUMBER = re.compile(r"/(?:issues|pull)/([0-9]{1,18})(?=[/?#]|\Z)")  # in the address of a comment
-_SHA = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
+_OWNER = regex(r"[A-Za-z0-9_-]{1,100}")
+_FULL_NAME = regex(r"[A-Za-z0-9_-]{1,100}/(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,100}")
+_GIST_ID = regex(r"[A-Za-z0-9]{1,64}")
+_NUMBER = regex(r"/(?:issues|pull)/([0-9]{1,18})(?=[/?#]|\Z)")  # in the address of a comment
+_SHA = regex(r"[0-9a-f]{4,64}", re.IGNORECASE)
 _DESCRIPTIONS = {
     _OWNER: "the name of a user or organisation",
     _FULL_NAME: "OWNER/NAME of a repository",

@@ -1,7 +1,6 @@
 """Authenticate as a GitHub App: sign a short-lived assertion, and exchange it for an installation token."""
 
 import base64
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,10 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import Secret, reveal
+from outcrop.lazy_regex import regex
 
 _LIFETIME, _EARLIER = 540, 60  # seconds: GitHub allows ten minutes, and clocks differ
 _RENEW_BEFORE = 300.0  # seconds before an installation token expires
-_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_ID = regex(r"[A-Za-z0-9._-]{1,100}")
 _EXPECTED = (
     "the credential of a GitHub App is one line of JSON: "
     '{"app_id": …, "installation_id": …, "private_key": "-----BEGIN …"}'

@@ -12,6 +12,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import TargetKind
+from outcrop.lazy_regex import regex
 from outcrop.sources.code_host.api import ApiStyle
 from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
@@ -24,17 +25,17 @@ from outcrop.sources.code_host.reviews import ReviewApi
 
 _PUBLIC = "https://gitlab.com"
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}"
-_PATH = re.compile(rf"{_PART}(?:/{_PART}){{0,30}}")
-_PROJECT = re.compile(rf"{_PART}(?:/{_PART}){{1,30}}")
-_SHA = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
-_COMMIT = re.compile(rf"({_PROJECT.pattern})/-/commit/({_SHA.pattern})", re.IGNORECASE)
+_PATH = regex(rf"{_PART}(?:/{_PART}){{0,30}}")
+_PROJECT = regex(rf"{_PART}(?:/{_PART}){{1,30}}")
+_SHA = regex(r"[0-9a-f]{4,64}", re.IGNORECASE)
+_COMMIT = regex(rf"({_PROJECT.pattern})/-/commit/({_SHA.pattern})", re.IGNORECASE)
 _NO_GROUPS = {
     "-", "admin", "api", "dashboard", "explore", "help", "profile", "projects", "public", "search",
     "snippets", "unsubscribes", "users", "uploads", "v2",
 }  # fmt: skip
 # GitLab writes the time of the last activity at most once in an hour. An older time shows every later push.
 _SETTLED = 3_900.0
-_OAUTH_TOKEN = re.compile(r"[0-9a-f]{64}|ey[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]+")
+_OAUTH_TOKEN = regex(r"[0-9a-f]{64}|ey[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]+")
 _LIST = "per_page=100&order_by=id&sort=asc"
 _FIELDS = Fields("GitLab")
 

@@ -2,23 +2,25 @@
 
 import re
 
-_SCRIPT = re.compile(r"\.[cm]?js$", re.IGNORECASE)
-_ASSET = re.compile(r"\.(?:[cm]?js|css|map|json|wasm|html?|txt)$", re.IGNORECASE)
-_SEPARATORS = re.compile(r"([.\-_~@])")
+from outcrop.lazy_regex import regex
+
+_SCRIPT = regex(r"\.[cm]?js$", re.IGNORECASE)
+_ASSET = regex(r"\.(?:[cm]?js|css|map|json|wasm|html?|txt)$", re.IGNORECASE)
+_SEPARATORS = regex(r"([.\-_~@])")
 _BUNDLER_HASH = 8  # characters: bundlers append a hash of this length
 
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_HEX = re.compile(r"[0-9a-f]{4,128}|[0-9A-F]{8,128}")
-_ALPHANUMERIC = re.compile(r"[A-Za-z0-9]{5,64}")
-_ESBUILD_HASH = re.compile(r"[A-Z2-7]{8}")
+_UUID = regex(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_HEX = regex(r"[0-9a-f]{4,128}|[0-9A-F]{8,128}")
+_ALPHANUMERIC = regex(r"[A-Za-z0-9]{5,64}")
+_ESBUILD_HASH = regex(r"[A-Z2-7]{8}")
 _MIN_TIMESTAMP = 10  # digits: a shorter number is a version, a date or the number of a chunk
 
-_TOKENS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_TOKENS = regex(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 # Two letters that can begin an English word or name: `Tda` is a piece of a hash, `Tray` is not.
-_WORD_BEGINNING = re.compile(
+_WORD_BEGINNING = regex(
     r"[aeiou]|.[aeiouy]|b[lr]|c[hlr]|dr|f[lr]|g[hlnr]|ht|k[nr]|p[hlrs]|rh|s[chklmnpqtvw]|t[hrsw]|vl|w[hr]|xm"
 )
-_ACRONYM = re.compile(
+_ACRONYM = regex(
     "HTML|HTTP|JSON|XML|YAML|UR[LI]|API|SSR|CSS|PDF|SVG|CSV|U[IX]|ID"
     "|DOM|SQL|JWT|FAQ|GPS|CMS|CDN|SDK|SEO|AWS|UTF|CRUD"
 )

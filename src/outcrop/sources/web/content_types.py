@@ -4,18 +4,19 @@ import codecs
 import re
 from collections.abc import Mapping
 
+from outcrop.lazy_regex import regex
 from outcrop.net.http import HttpResponse
 
 # --- Content types
 
 _HTML_TYPES = {"text/html", "application/xhtml+xml"}
-_SCRIPT_TYPES = re.compile(r"(?:text|application)/(?:x-)?(?:java|ecma|live)script|text/jscript")
-_SKIPPED_TYPES = re.compile(
+_SCRIPT_TYPES = regex(r"(?:text|application)/(?:x-)?(?:java|ecma|live)script|text/jscript")
+_SKIPPED_TYPES = regex(
     r"(?:image|font|audio|video)/|text/css$|application/(?:x-)?font|application/vnd\.ms-fontobject"
 )
 _HTML_HEAD_BYTES = 4_096  # comments and an XML declaration may precede the first tag
 # Atomic groups never backtrack: a page of nothing but comments would otherwise take forever.
-_HTML_BEGINNING = re.compile(
+_HTML_BEGINNING = regex(
     rb"(?:\xef\xbb\xbf)?\s*+(?:(?><!--.{0,2048}?-->)\s*+|<\?xml[^>]{0,256}+>\s*+)*+"
     rb"<(?:!doctype\s+html|html|head|body)\b",
     re.IGNORECASE | re.DOTALL,
@@ -55,7 +56,7 @@ def is_skipped_type(media_type: str) -> bool:
 # --- Bot challenges
 
 _CHALLENGE_HEAD_BYTES = 64 << 10
-_CHALLENGE_TITLE = re.compile(
+_CHALLENGE_TITLE = regex(
     rb"<title[^>]{0,64}>\s*(?:just a moment\.\.\.|attention required! \| cloudflare|checking your browser"
     rb"|please wait\.{0,3}\s*\|\s*cloudflare|ddos-guard|one moment, please"
     rb"|access to this page has been denied|human verification|verify you are human|pardon our interruption"
@@ -63,7 +64,7 @@ _CHALLENGE_TITLE = re.compile(
     rb"|please verify you are a human)",
     re.IGNORECASE,
 )
-_CHALLENGE_SCRIPT = re.compile(
+_CHALLENGE_SCRIPT = regex(
     rb"window\._cf_chl_opt|/_Incapsula_Resource\?|captcha-delivery\.com/c\.js|px-captcha"
     rb"|/\.well-known/sgcaptcha/|aws-waf-token|_pxAppId"
 )
@@ -90,16 +91,16 @@ def is_challenge(response: HttpResponse) -> bool:
 # --- Charsets
 
 _CHARSET_HEAD_BYTES = 1_024  # a page must declare its charset within these
-_HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
-_META_CHARSET = re.compile(rb"<meta\s[^>]{0,256}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
-_XML_ENCODING = re.compile(rb"^\s*<\?xml\s[^>]{0,128}?encoding\s*=\s*[\"']([\w.:-]+)")
+_HEADER_CHARSET = regex(r"charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_META_CHARSET = regex(rb"<meta\s[^>]{0,256}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_XML_ENCODING = regex(rb"^\s*<\?xml\s[^>]{0,128}?encoding\s*=\s*[\"']([\w.:-]+)")
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 # Only charsets that browsers know: some other codecs of Python decompress, or run for minutes.
-_SAME_NAME_CODECS = re.compile(
+_SAME_NAME_CODECS = regex(
     r"windows-125[0-8]|windows-874|iso-8859-(?:[2-8]|1[03-6])|koi8-[ru]|ibm866|euc-jp|iso-2022-jp"
     r"|utf-16(?:le|be)?"
 )

@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import hashlib
 import os
-import re
 import signal
 import subprocess
 import zlib
@@ -21,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import (
     GIT_FOLDER_LIMITS,
     GIT_FOLDER_METADATA_BYTES,
@@ -39,9 +39,9 @@ _COMMON_REFS = (
     "heads/prod", "heads/release", "remotes/origin/HEAD", "remotes/origin/main", "remotes/origin/master",
     "remotes/origin/develop", "stash",
 )  # fmt: skip
-_REF_NAME = re.compile(rb"refs/(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[\w./+@=-]{1,200}(?<![./])")
-_REFLOG_CHECKOUT = re.compile(rb"checkout: moving from (\S{1,200}) to (\S{1,200})")
-_PACK_NAME = re.compile(rb"\bpack-[0-9a-f]{40}\.pack\b")
+_REF_NAME = regex(rb"refs/(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[\w./+@=-]{1,200}(?<![./])")
+_REFLOG_CHECKOUT = regex(rb"checkout: moving from (\S{1,200}) to (\S{1,200})")
+_PACK_NAME = regex(rb"\bpack-[0-9a-f]{40}\.pack\b")
 _MAX_HEAD_BYTES = 1 << 12
 _OBJECT_BATCH = 256  # loose objects that are requested before new references are considered
 

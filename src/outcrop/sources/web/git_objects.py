@@ -9,14 +9,15 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import GIT_FOLDER_PACKED_IDS, GIT_FOLDER_PARSED_BYTES
 from outcrop.sources.git import command
 
-_ID = re.compile(rb"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
+_ID = regex(rb"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
 _NULL_ID = b"0" * 40
-_OBJECT_HEADER = re.compile(rb"(blob|tree|commit|tag) (\d{1,12})\0")
+_OBJECT_HEADER = regex(rb"(blob|tree|commit|tag) (\d{1,12})\0")
 _MAX_OBJECT_HEADER = 64  # bytes
-_ID_LINES = re.compile(rb"^(?:tree|parent|object) ([0-9a-f]{40})$", re.MULTILINE)
+_ID_LINES = regex(rb"^(?:tree|parent|object) ([0-9a-f]{40})$", re.MULTILINE)
 _SUBMODULE_MODE = b"160000"
 _CAT_FILE_BATCH = 2_000  # objects per `git cat-file`
 _BATCH_BYTES = 16 << 20  # of these objects, about

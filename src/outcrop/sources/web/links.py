@@ -9,6 +9,7 @@ import orjson
 import re2  # type: ignore[import-untyped]
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import NEARBY_SCRIPTS, PAGE_JSON_VALUES, PAGE_LINKS, PAGE_TAGS
 from outcrop.sources.web.asset_names import stable_path
 from outcrop.sources.web.scripts import script_links
@@ -19,7 +20,7 @@ _TEXT_SITEMAP_HEAD = 1_024  # bytes in which an XML sitemap has a `<`
 # Comments, elements whose content is not markup, and tags. Possessive quantifiers make the regex linear: an
 # unclosed comment or element extends to the end of the page.
 _ATTRIBUTES = rb"""(?:[^>=]++|=\s*+(?:"[^"]*+"?|'[^']*+'?)?+)*+(?:>|\Z)"""
-_TAGS = re.compile(
+_TAGS = regex(
     rb"<(?:!--.*?(?:-->|\Z)"
     rb"|(script)(?=[\s/>])" + _ATTRIBUTES + rb".*?(?:(</script\s*>)|\Z)"
     rb"|(?:style(?=[\s/>]).*?(?:</style|\Z)|textarea(?=[\s/>]).*?(?:</textarea|\Z)"

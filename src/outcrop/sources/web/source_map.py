@@ -11,13 +11,14 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import orjson
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import SOURCE_MAP_REFERENCES, SOURCE_MAP_SECTIONS
 
 _REFERENCE = b"sourceMappingURL="
-_COMMENT_BEFORE = re.compile(rb"(?://|/\*)[#@][ \t]*$")
+_COMMENT_BEFORE = regex(rb"(?://|/\*)[#@][ \t]*$")
 _COMMENT_BYTES = 12  # that may precede the reference
-_VALUE = re.compile(rb"[^\s'\"`]+")
-_DATA_URL = re.compile(rb"data:[\w.+-]+/[\w.+-]+((?:;[^,;]{0,64}){0,8}),", re.IGNORECASE)
+_VALUE = regex(rb"[^\s'\"`]+")
+_DATA_URL = regex(rb"data:[\w.+-]+/[\w.+-]+((?:;[^,;]{0,64}){0,8}),", re.IGNORECASE)
 _UNNAMED = "(unnamed)"
 
 

@@ -7,15 +7,16 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 
 from yarl import URL
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import URL_LENGTH
 
 _MAX_PARAMETER_NAME = 40  # a longer name of a query parameter may be a token
-_HOST = re.compile(r"[\w.:-]+")
-_IGNORED = re.compile(r"[\t\n\r]")  # browsers remove these anywhere in a URL
+_HOST = regex(r"[\w.:-]+")
+_IGNORED = regex(r"[\t\n\r]")  # browsers remove these anywhere in a URL
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
-_SCRIPT_NAME = re.compile(r"\.[cm]?js$", re.IGNORECASE)
-_SKIPPED_NAME = re.compile(
+_SCRIPT_NAME = regex(r"\.[cm]?js$", re.IGNORECASE)
+_SKIPPED_NAME = regex(
     r"\.(?:css|png|jpe?g|gif|webp|avif|svgz?|ico|bmp|tiff?|heic|woff2?|ttf|otf|eot"
     r"|mp[34]|m4[av]|webm|og[gav]|wav|flac|mov|avi|mkv|aac)$",
     re.IGNORECASE,

@@ -9,10 +9,12 @@ import hmac
 import re
 from collections.abc import Sequence
 
+from outcrop.lazy_regex import regex
+
 ID_BYTES = 16
 _MAX_MEMBERS = 4  # of one browser; the one that signed in first is dropped
 _TAG_BYTES = 16
-_COOKIE = re.compile(rf"[\w-]{{22}}(?:\.[\w-]{{22}}){{1,{_MAX_MEMBERS}}}", re.ASCII)
+_COOKIE = regex(rf"[\w-]{{22}}(?:\.[\w-]{{22}}){{1,{_MAX_MEMBERS}}}", re.ASCII)
 
 
 def find_id(key: bytes, cookie: str, email: str) -> str | None:

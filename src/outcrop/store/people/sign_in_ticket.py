@@ -8,10 +8,11 @@ import hmac
 import re
 from datetime import datetime, timedelta
 
+from outcrop.lazy_regex import regex
 from outcrop.store.people.accounts import MemberCredentials
 
 LIFETIME = timedelta(minutes=5)
-_TICKET = re.compile(r"([0-9]{1,12})\.([\w=-]{1,1500})\.([0-9a-f]{64})", re.ASCII)
+_TICKET = regex(r"([0-9]{1,12})\.([\w=-]{1,1500})\.([0-9a-f]{64})", re.ASCII)
 
 
 def write_ticket(key: bytes, credentials: MemberCredentials, now: datetime) -> str:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from outcrop.domain.finding import Confidence, Validation
+from outcrop.lazy_regex import regex
 from outcrop.limits import AWS_SERVICES_SECONDS
 from outcrop.net.http import HttpError, HttpResponse
 from outcrop.validation.attempt import Attempt, UncheckableError
@@ -24,8 +25,8 @@ from outcrop.validation.verdict import Verdict, invalid, unreachable, unvalidate
 
 _SIGNATURE_RETRY_DELAY = 6.0  # seconds: for a while after a wrong secret, AWS refuses the right one too
 _OK = 200
-_ADMINISTRATOR = re.compile(rb"arn:aws[a-z-]*:iam::aws:policy/AdministratorAccess<")
-_PRINCIPAL_ARN = re.compile(
+_ADMINISTRATOR = regex(rb"arn:aws[a-z-]*:iam::aws:policy/AdministratorAccess<")
+_PRINCIPAL_ARN = regex(
     r"arn:aws[a-z-]*:(?:iam|sts)::(\d{12}):(root|user|assumed-role|federated-user)(?:/.*)?"
 )
 _PRINCIPALS = {

@@ -1,14 +1,14 @@
 """Read AWS access keys from what a scan found, and recognize known canaries among them."""
 
 import base64
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.rules.check_spec import CheckSpec
 from outcrop.validation.attempt import Attempt, UncheckableError
 
-_KEY_ID = re.compile(r"A[A-Z]{3}[A-Z2-7]{16}")
+_KEY_ID = regex(r"A[A-Z]{3}[A-Z2-7]{16}")
 _LONG_TERM, _TEMPORARY = "AKIA", "ASIA"  # prefixes of key ids
 # AWS accounts that issue canary keys, which alert their owner when they are used. The numbers are from the
 # public sources of those services and of other scanners.

@@ -5,20 +5,20 @@ container (or share, or queue), or a file in it.
 """
 
 import html
-import re
 from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
 from outcrop.domain.finding import Confidence
+from outcrop.lazy_regex import regex
 from outcrop.net.http import HttpError, HttpResponse
 from outcrop.validation.attempt import Attempt
 from outcrop.validation.http.response import judge
 from outcrop.validation.verdict import Verdict, invalid, unreachable, unvalidated, valid
 
-_STORAGE_URL = re.compile(
+_STORAGE_URL = regex(
     r"https://[0-9a-z]{3,24}\.(blob|file|queue)\.core\.windows\.net(/[\x21\x24-\x3e\x40-\x7e]{0,300})?"
 )
-_SIGNED_QUERY = re.compile(r"[\x21\x24-\x7e]{20,1000}")
+_SIGNED_QUERY = regex(r"[\x21\x24-\x7e]{20,1000}")
 _ACCOUNT_QUERY = "comp=list&maxresults=1"
 _CONTAINER_QUERIES = {
     "blob": "restype=container&comp=list&maxresults=1",

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from outcrop.lazy_regex import regex
 from outcrop.scanner.rules.check_spec import RequestSpec
 from outcrop.validation.attempt import UncheckableError
 
-_PLACEHOLDER = re.compile(r"\{(secret|part\.[a-z0-9_]+)((?:\|[a-z0-9]+)?)\}")  # {secret}, {part.NAME|filter}
-_HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
-_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(?::\d{1,5})?")
+_PLACEHOLDER = regex(r"\{(secret|part\.[a-z0-9_]+)((?:\|[a-z0-9]+)?)\}")  # {secret}, {part.NAME|filter}
+_HEADER_VALUE = regex(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_HOST = regex(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(?::\d{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)

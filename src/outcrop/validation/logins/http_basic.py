@@ -6,6 +6,7 @@ The URL is requested without and with the login: only the difference proves that
 import base64
 import re
 
+from outcrop.lazy_regex import regex
 from outcrop.net.http import HttpError, HttpResponse
 from outcrop.validation.attempt import Attempt, UncheckableError
 from outcrop.validation.http.response import judge
@@ -13,7 +14,7 @@ from outcrop.validation.logins.uri import ServerLogin, parse_uri
 from outcrop.validation.verdict import Verdict, invalid, unreachable, unvalidated, valid
 
 _PORTS = {"https": 443, "http": 80}
-_PATH = re.compile(r"/[\x21\x23-\x7e]{0,300}")
+_PATH = regex(r"/[\x21\x23-\x7e]{0,300}")
 _SUCCESS = range(200, 300)
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500

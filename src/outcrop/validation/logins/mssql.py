@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping
 
 from outcrop.domain.finding import Confidence
+from outcrop.lazy_regex import regex
 from outcrop.limits import LOGIN_SECONDS
 from outcrop.validation.attempt import Attempt, UncheckableError
 from outcrop.validation.logins.connection import (
@@ -32,7 +33,7 @@ from outcrop.validation.verdict import Verdict, error, invalid, unvalidated, val
 
 _PORT = 1433
 _PORTS = dict.fromkeys(("mssql", "sqlserver"), _PORT)
-_JDBC_URL = re.compile(r"jdbc:(?:jtds:)?sqlserver://([^;]*)")
+_JDBC_URL = regex(r"jdbc:(?:jtds:)?sqlserver://([^;]*)")
 _SERVER_NAMES = ("server", "data source", "addr", "address", "network address", "host", "servername")
 _USER_NAMES = ("user id", "uid", "user", "username", "user name")
 _DATABASE_NAMES = ("initial catalog", "database", "databasename")

@@ -10,18 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
+from outcrop.lazy_regex import regex
 from outcrop.limits import LOGIN_FIELD_BYTES
 from outcrop.validation.attempt import UncheckableError
 
-_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
-_SERVER = re.compile(r"(\[[^\]]*\]|[^\[\]:/?#,]*)(?::([^/?#,]*))?([,/?#].*)?", re.DOTALL)  # host, port, rest
-_DSN_PAIR = re.compile(r"(?:^|\s)([a-z_]{2,20})\s?=\s?([^\s'\"\\]+)")
-_TLS_REQUIRED = re.compile(
+_HOST_NAME = regex(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
+_SERVER = regex(r"(\[[^\]]*\]|[^\[\]:/?#,]*)(?::([^/?#,]*))?([,/?#].*)?", re.DOTALL)  # host, port, rest
+_DSN_PAIR = regex(r"(?:^|\s)([a-z_]{2,20})\s?=\s?([^\s'\"\\]+)")
+_TLS_REQUIRED = regex(
     r"(?:^|[?&;\s])(?:ssl[-_]?mode\s?=\s?(?:require|verify)"
     r"|(?:ssl|tls|requiressl|verifyservercertificate)\s?=\s?(?:true|1|yes|on|require|skip-verify)(?![^&;#\s]))",
     re.IGNORECASE,
 )
-_CERTIFICATE_REQUIRED = re.compile(
+_CERTIFICATE_REQUIRED = regex(
     r"(?:^|[?&;\s])(?:ssl[-_]?mode\s?=\s?verify|verifyservercertificate\s?=\s?true)", re.IGNORECASE
 )
 NO_USER = "it has no user name"

@@ -3,11 +3,12 @@
 import re
 
 from outcrop.domain.errors import BadInputError
+from outcrop.lazy_regex import regex
 from outcrop.services.exchange.formats.csv_table import BOM, looks_like_csv
 from outcrop.services.exchange.formats.names import ImportFormat
 
 # A string, with the colon that follows a key, or a bracket. Group 1 is empty if the string does not end.
-_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)("?)(\s*:)?|[\[\]{}]', re.DOTALL)
+_TOKEN = regex(rb'"((?:[^"\\]|\\.)*)("?)(\s*:)?|[\[\]{}]', re.DOTALL)
 _MAX_DEPTH = 4
 # The keys that show a format. `[]` is an element of an array. The first entry that is contained in the file's
 # keys counts, so that special formats come before general ones.

@@ -1,10 +1,11 @@
 """Read the fields of other tools' records, whose types cannot be relied on."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
-_NOT_IN_TYPES = re.compile(r"[^a-z0-9]+")
+from outcrop.lazy_regex import regex
+
+_NOT_IN_TYPES = regex(r"[^a-z0-9]+")
 
 
 def get_dict(outer: Any, *keys: str) -> dict[str, Any]:

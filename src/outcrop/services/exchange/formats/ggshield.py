@@ -1,17 +1,17 @@
 """Translate the output of `ggshield secret scan --json`: incidents by file, and by commit for a history."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from outcrop.domain.secret import MASK
+from outcrop.lazy_regex import regex
 from outcrop.services.exchange.formats.fields import get_dict, get_dicts, get_text, to_relative, to_type
 from outcrop.services.exchange.json_array import ITEM
 
 PATHS = (("entities_with_incidents", ITEM), ("scans", ITEM))
 _VALIDATION = {"valid": "valid", "invalid": "invalid", "failed_to_check": "error"}
-_COMMIT = re.compile(r"[0-9a-f]{7,64}")
-_CENSORED = re.compile(r"\*{3,}")
+_COMMIT = regex(r"[0-9a-f]{7,64}")
+_CENSORED = regex(r"\*{3,}")
 _SECRET_PARTS = ("secret", "password", "token", "key")  # in the type of a match, the most likely first
 _NOT_SECRET = ("id", "host", "port", "username", "scheme", "database", "url")  # ends of other types
 

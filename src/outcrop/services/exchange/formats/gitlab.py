@@ -4,12 +4,13 @@ import re
 from typing import Any
 
 from outcrop.domain.secret import MASK
+from outcrop.lazy_regex import regex
 from outcrop.services.exchange.formats.fields import get_dict, get_dicts, get_text, to_relative, to_type
 from outcrop.services.exchange.json_array import ITEM
 
 PATHS = (("vulnerabilities", ITEM),)
-_NO_COMMIT = re.compile(r"0*")  # what the report has if no history was scanned
-_LEAD_IN = re.compile(r"[\w.\-\"' ]{1,80}[:=]\s*")  # the name before a value, in a line of a file
+_NO_COMMIT = regex(r"0*")  # what the report has if no history was scanned
+_LEAD_IN = regex(r"[\w.\-\"' ]{1,80}[:=]\s*")  # the name before a value, in a line of a file
 _PEM = "-----BEGIN"
 
 

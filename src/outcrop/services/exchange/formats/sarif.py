@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
@@ -12,6 +11,7 @@ import orjson
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import MASK
+from outcrop.lazy_regex import regex
 from outcrop.limits import SARIF_WAITING_BYTES
 from outcrop.services.exchange.formats.fields import get_dict, get_dicts, get_text, to_relative
 from outcrop.services.exchange.json_array import ITEM, Element, read_elements_at
@@ -27,7 +27,7 @@ _PATHS = (
 # Namespace of the ids. It never changes, so that importing a result again updates the same finding.
 _NAMESPACE = UUID("4f5b8c7e-41f6-5d0f-9d3e-6e2f2b8a7c11")
 
-_VERSION = re.compile(rb'"version"\s*:\s*"([0-9][0-9A-Za-z.-]{0,20})"')
+_VERSION = regex(rb'"version"\s*:\s*"([0-9][0-9A-Za-z.-]{0,20})"')
 
 
 def read_version(head: bytes) -> str | None:
