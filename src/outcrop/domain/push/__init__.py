@@ -99,7 +99,7 @@ def build_run_push(fields: dict[str, Any] | None) -> RunPush | None:
 def join_heads(pushes: Sequence[ReportedPush], earlier: Sequence[str] = ()) -> list[str]:
     """Return the commits that these pushes, oldest first, and the earlier ones ended at: the last ones."""
     heads = dict.fromkeys([*earlier, *(push.after for push in pushes if push.after is not None)])
-    return list(heads)[-MAX_BRANCHES:]
+    return list(heads)[-PUSH_BRANCHES:]
 
 
 def join_pushes(pushes: Sequence[ReportedPush], repository: str, earlier: RunPush | None = None) -> RunPush:

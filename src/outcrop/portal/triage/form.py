@@ -3,8 +3,9 @@
 from collections import Counter
 
 from outcrop.domain.errors import BadInputError
-from outcrop.domain.finding import NOTE_LENGTH, TriageAction, TriageResult, cut_note
+from outcrop.domain.finding import TriageAction, TriageResult, cut_note
 from outcrop.domain.secret import MaskedText
+from outcrop.limits import NOTE_LENGTH
 from outcrop.portal.request import PortalRequest
 
 

@@ -69,7 +69,7 @@ async def poll_target(context: RunContext, account_id: int, target_id: UUID) -> 
         if not is_saved or before.known is None:  # the target's first run reads what was pushed before
             return 0
         if not poll.is_complete:
-            return await _compare(db, account_id, target)
+            return await _compare(context, db, account_id, target)
         return await _start(db, context, account_id, target, poll.pushes)
 
 
@@ -111,13 +111,13 @@ async def _start(
     return started
 
 
-async def _compare(db: Connection, account_id: int, target: Target) -> int:
+async def _compare(context: RunContext, db: Connection, account_id: int, target: Target) -> int:
     """Start a run that compares all repositories of a target with the host, unless one waits."""
     if await scans.has_unplanned_comparison(db, account_id, target.id):
         return 0
     moment = await current_time(db)
     await start_run(
-        *(db, account_id, target.spec),
+        *(db, context.keys, account_id, target.spec),
         trigger=Trigger.PUSH,
         target_id=target.id,
         moment=moment,
