@@ -3,7 +3,8 @@
 import pytest
 
 from outcrop.domain.account import Role
-from outcrop.domain.incident.mentions import MAX_MENTIONS, find_mentions
+from outcrop.domain.incident.mentions import find_mentions
+from outcrop.limits import MENTIONS
 from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
 from tests.support.portal_client import Person, make_person, sign_in
@@ -21,7 +22,7 @@ from tests.support.portal_client import Person, make_person, sign_in
 )
 def test_a_mention_is_an_at_sign_and_an_address(text: str, found: list[str]) -> None:
     assert find_mentions(text) == found
-    assert len(find_mentions(" ".join(f"@m{n}@x.org" for n in range(100)))) == MAX_MENTIONS
+    assert len(find_mentions(" ".join(f"@m{n}@x.org" for n in range(100)))) == MENTIONS
 
 
 def test_a_member_sees_who_mentioned_them_and_nobody_else_does(

@@ -38,7 +38,7 @@ NO_LIMITS = {
         sources.web.source_map._COMMENT_BYTES sources.web.urls._MAX_PARAMETER_NAME
     """,
     "how much of a text is shown": """
-        api.parameters._MAX_ECHOED portal.cookies._FLASH_LENGTH services.report_upload._MAX_MESSAGE
+        api.parameters._MAX_ECHOED portal.charts._MAX_TICKS portal.cookies._FLASH_LENGTH services.report_upload._MAX_MESSAGE
         sources.code_host.api._MAX_MESSAGE
     """,
     "our own processes": """

@@ -5,14 +5,14 @@ from datetime import datetime
 from uuid import UUID
 
 from outcrop.lazy_regex import regex
+from outcrop.limits import MENTIONS
 
-MAX_MENTIONS = 50  # of one comment
 _MENTION = regex(r"(?<![\w.+-])@([\w.+%'-]{1,64}@[\w-]+(?:\.[\w-]+)*)")
 
 
 def find_mentions(text: str) -> list[str]:
     """Return the addresses that a comment mentions, in lower case, each once."""
-    return list(dict.fromkeys(address.lower() for address in _MENTION.findall(text)))[:MAX_MENTIONS]
+    return list(dict.fromkeys(address.lower() for address in _MENTION.findall(text)))[:MENTIONS]
 
 
 @dataclass(frozen=True, slots=True)

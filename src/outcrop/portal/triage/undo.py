@@ -5,18 +5,17 @@ from starlette.responses import JSONResponse, Response
 from outcrop.domain.account import Permission
 from outcrop.domain.errors import BadInputError, BusyError
 from outcrop.domain.ids import parse_id
+from outcrop.limits import INCIDENT_SECONDS
 from outcrop.portal.labels import sentence
 from outcrop.portal.request import PortalRequest, post
 from outcrop.services.findings.undo import UndoResult, undo_triage
-
-_SECONDS = 60.0  # an incident may have thousands of places
 
 
 async def undo(request: PortalRequest) -> Response:
     """Undo a triage, and return to the page that the button was on."""
     is_script = request.http.headers.get("x-part") is not None
     back = request.form.get("back") or "/findings"
-    request.http.state.deadline.extend(_SECONDS)
+    request.http.state.deadline.extend(INCIDENT_SECONDS)
     if (triage_id := parse_id(request.form.get("id"))) is None:
         raise BadInputError("there is nothing to undo")
     try:

@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 from outcrop.domain.account import Account
 from outcrop.domain.errors import BadInputError, NotFoundError
+from outcrop.limits import ASSIGNMENT_PATTERN_LENGTH, ASSIGNMENT_RULES
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.incidents import assignment_rules
@@ -13,7 +14,6 @@ from outcrop.store.incidents.assignment_rules import AssignmentPreview, Assignme
 from outcrop.store.people import accounts
 
 _EXAMPLES = 10
-PATTERN_LENGTH, MAX_RULES = 300, 100
 
 __all__ = [
     "AssignmentPreview",
@@ -35,8 +35,8 @@ def checked_scope(repo: str | None, path: str | None, author: str | None) -> Ass
     if not texts:
         raise BadInputError("a rule needs a repository, a path or an author")
     for text in texts:
-        if not text.strip() or len(text) > PATTERN_LENGTH or not text.isprintable():
-            raise BadInputError(f"a pattern has 1 to {PATTERN_LENGTH} printable characters")
+        if not text.strip() or len(text) > ASSIGNMENT_PATTERN_LENGTH or not text.isprintable():
+            raise BadInputError(f"a pattern has 1 to {ASSIGNMENT_PATTERN_LENGTH} printable characters")
     return scope
 
 
@@ -71,8 +71,8 @@ async def add_rule(
 ) -> AssignmentRule:
     """Add a rule for incidents that are new from now on. `assignee` comes from `find_assignee`."""
     await accounts.lock_account(db, account.id)
-    if len(await assignment_rules.select_all(db, account.id)) >= MAX_RULES:
-        raise BadInputError(f"an account has at most {MAX_RULES} assignment rules: remove one first")
+    if len(await assignment_rules.select_all(db, account.id)) >= ASSIGNMENT_RULES:
+        raise BadInputError(f"an account has at most {ASSIGNMENT_RULES} assignment rules: remove one first")
     rule = AssignmentRule(uuid4(), scope, assignee, by, now)
     await assignment_rules.insert(db, account.id, rule)
     detail = {"repo": scope.repo, "path": scope.path, "author": scope.author, "assignee": assignee}

@@ -8,6 +8,7 @@ from uuid import UUID
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import TargetSpec
+from outcrop.limits import UNSEEN_WAIT_SECONDS
 from outcrop.services.pipeline.context import RunContext, SourceKey
 from outcrop.sources.code_host.host import CodeHost, HostAccess, ignore_gap
 from outcrop.sources.code_host.options import ApiOptions, PlanStart
@@ -16,8 +17,6 @@ from outcrop.sources.code_host.targets import find_host
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store.db import Pool
 from outcrop.store.runs import host_limits, scans, sources, targets
-
-_MAX_WAIT = 60.0  # seconds, where nobody sees that a request waits
 
 
 async def load_credential(context: RunContext, account_id: int, target_id: UUID | None) -> Secret | None:
@@ -57,9 +56,9 @@ def open_host_without_run(
 ) -> CodeHost:
     """Return a client for the code host of a target, for requests that belong to no run.
 
-    No response is stored. A wait of more than _MAX_WAIT seconds is an error.
+    No response is stored. A wait of more than UNSEEN_WAIT_SECONDS seconds is an error.
     """
-    options = ApiOptions(max_wait=_MAX_WAIT, retry_delays=context.limits.retry_delays)
+    options = ApiOptions(max_wait=UNSEEN_WAIT_SECONDS, retry_delays=context.limits.retry_delays)
     return open_host(*_access(context, account_id, spec, token, options))
 
 

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from outcrop.domain.line import one_line
 from outcrop.lazy_regex import regex
+from outcrop.limits import POLL_LONGEST_SECONDS, POLL_PAGES, POLL_SECONDS, PUSH_TEXT_LENGTH
 from outcrop.sources.code_host.api import HostApi, parse_json
 from outcrop.sources.code_host.errors import HostError
 
 if TYPE_CHECKING:
     from outcrop.net.http import HttpResponse
 
-DEFAULT_SECONDS = 60.0  # between two polls, if the host does not name an interval
-_MAX_SECONDS = 3_600.0
-_MAX_PAGES = 3  # GitHub has 300 events
 _KNOWN_IDS = 300  # of the newest events that are remembered
-_MAX_TEXT = 300  # characters of a name
 _NUMBER = regex(r"[0-9]{1,6}")
 _COMMIT = regex(r"[0-9a-f]{7,64}")
 
@@ -85,18 +82,18 @@ class EventFeed:
         `response` is the first page; the others are read only if there are known events or were none.
         """
         old, ids, found = set(known or ()), list[str](), list[PushEvent]()
-        for number in range(_MAX_PAGES):
+        for number in range(POLL_PAGES):
             if not response.ok:
                 raise self.api.error_from(response)
             items = parse_json(response)
             if not isinstance(items, list):
                 raise HostError("malformed", f"{self.api.host}: the list of events is not a list")
             for item in items:
-                ids.append(str(item.get("id"))[:_MAX_TEXT] if isinstance(item, dict) else "")
+                ids.append(str(item.get("id"))[:PUSH_TEXT_LENGTH] if isinstance(item, dict) else "")
                 if ids[-1] not in old and (push := self.read(item)) is not None:
                     found.append(push)
             path = self.api.next_path(response)
-            if path is None or known is None or not old.isdisjoint(ids) or number == _MAX_PAGES - 1:
+            if path is None or known is None or not old.isdisjoint(ids) or number == POLL_PAGES - 1:
                 break
             response = await self.api.response(path)
         return ids, found
@@ -124,7 +121,7 @@ def read_push(
         return None
     branch = _text(ref)
     return PushEvent(
-        str(repository_id)[:_MAX_TEXT],
+        str(repository_id)[:PUSH_TEXT_LENGTH],
         _text(full_name),
         branch and branch.removeprefix("refs/heads/").removeprefix("refs/tags/"),
         _text(author),
@@ -133,12 +130,16 @@ def read_push(
 
 
 def _text(value: object) -> str | None:
-    """Return a text in one line and cut; None if the value is none."""
-    return (one_line(value[: 2 * _MAX_TEXT])[:_MAX_TEXT] or None) if isinstance(value, str) else None
+    """Return a text in one line and cut; None if it is empty or no text."""
+    return (
+        (one_line(value[: 2 * PUSH_TEXT_LENGTH])[:PUSH_TEXT_LENGTH] or None)
+        if isinstance(value, str)
+        else None
+    )
 
 
 def _interval(headers: Any) -> float:
     """Return the seconds until the next poll: as the host says, and within bounds."""
     text = headers.get("X-Poll-Interval", "")
-    given = float(text) if _NUMBER.fullmatch(text) else DEFAULT_SECONDS
-    return min(max(given, DEFAULT_SECONDS), _MAX_SECONDS)
+    given = float(text) if _NUMBER.fullmatch(text) else POLL_SECONDS
+    return min(max(given, POLL_SECONDS), POLL_LONGEST_SECONDS)

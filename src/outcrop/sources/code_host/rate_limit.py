@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
 from outcrop.lazy_regex import regex
-from outcrop.limits import HOST_WAIT_SECONDS, HOST_WAITS
+from outcrop.limits import HOST_WAIT_SECONDS, HOST_WAITS, SHARED_WAIT_SECONDS
 from outcrop.sources.code_host.errors import HostError
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ _LIMIT_TEXT = regex(rb"rate limit|abuse detection", re.IGNORECASE)  # the second
 # For a limit without a time: GitHub's documentation asks for one minute, then for longer waits each time.
 _FIRST_WAIT = 60.0
 _READ_EVERY = 1.0  # seconds
-_MAX_SHARED = 7_200.0  # seconds for which one response blocks other processes: a header may be absurd
 _HEADER_NUMBER = regex(r"[0-9]{1,12}")
 _MAX_DIGITS = 12
 _EARLIEST_TIME = 1_000_000_000  # a smaller reset is a number of seconds, not a time
@@ -99,7 +98,7 @@ class RateLimit:
     async def publish(self) -> None:
         """Publish for other processes how long requests are blocked, if that has changed."""
         if self._shared is not None and not self._is_published:
-            seconds = min(self._blocked_until - self._clock(), _MAX_SHARED)
+            seconds = min(self._blocked_until - self._clock(), SHARED_WAIT_SECONDS)
             await self._shared.block(seconds, self._reason)
         self._is_published = True
 

@@ -9,13 +9,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from outcrop.lazy_regex import regex
+from outcrop.limits import PULL_REQUEST_COMMITS, PULL_REQUESTS_LISTED, PULL_REQUESTS_MARKED
 from outcrop.sources.code_host.api import HostApi, ReadPage, read_linked_page
 from outcrop.sources.code_host.errors import HostError
 
 CONTEXT = "outcrop"  # names our status among those of other programs
-_MAX_COMMITS = 1_000  # of a pull request; those beyond are left out
-_MAX_REQUESTS = 10  # that one commit marks
-_MAX_LISTED = 1_000  # open pull requests that are compared with the commit
 _SHA = regex(r"[0-9a-f]{7,64}")  # Bitbucket Cloud shows 12 digits
 
 
@@ -68,7 +66,7 @@ class ReviewApi:
                 is_open = _value_at(raw, self.state[0]) == self.state[1]
                 if is_open and isinstance(number, int) and _is_same(head, sha):
                     found.append(number)
-                if listed == _MAX_LISTED or len(found) == _MAX_REQUESTS:
+                if listed == PULL_REQUESTS_LISTED or len(found) == PULL_REQUESTS_MARKED:
                     break
         except HostError as error:
             if error.kind != "not_found":
@@ -82,7 +80,7 @@ class ReviewApi:
         async for raw in self.api.pages(path, self.read_page, id_field=self.commit):
             if isinstance(sha := _value_at(raw, self.commit), str) and _SHA.fullmatch(sha):
                 found.append(sha)
-            if len(found) == _MAX_COMMITS:
+            if len(found) == PULL_REQUEST_COMMITS:
                 break
         return found
 

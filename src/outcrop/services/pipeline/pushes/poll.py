@@ -13,6 +13,7 @@ from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.push import HookHost, ReportedPush
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import POLL, Target, TargetKind
+from outcrop.limits import POLL_RETRY_SECONDS
 from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.enqueue import POLL_TASK, start_run
 from outcrop.services.pipeline.host_access import load_credential, open_host_without_run
@@ -26,7 +27,6 @@ from outcrop.store.runs.polls import PollState
 
 _BATCH_SIZE = 100  # targets that one transaction queues
 _LEASE = 600.0  # seconds in which a queued poll is not queued again
-_FAILED_SECONDS = 300.0  # until the next poll after a failure
 
 log = structlog.get_logger()
 
@@ -57,7 +57,7 @@ async def poll_target(context: RunContext, account_id: int, target_id: UUID) -> 
         poll = await _ask(context, account_id, target, before)
     except (HostError, OutcropError) as error:
         log.warning("poll_failed", account=account_id, target=str(target_id), error=error.message)
-        poll = Poll((), None, before.etag, _FAILED_SECONDS)
+        poll = Poll((), None, before.etag, POLL_RETRY_SECONDS)
     async with context.pool.connection() as db, db.transaction():
         is_saved = await polls.save(
             *(db, account_id, target_id),

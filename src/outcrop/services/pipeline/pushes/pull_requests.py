@@ -12,6 +12,7 @@ import structlog
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import PR_COMMENT, PR_STATUS
+from outcrop.limits import PULL_REQUEST_COMMITS
 from outcrop.services.pipeline.context import RunContext, SourceKey
 from outcrop.services.pipeline.host_access import load_credential, open_host_of
 from outcrop.sources.code_host.errors import HostError
@@ -21,7 +22,6 @@ from outcrop.store.db import Pool
 from outcrop.store.runs import pull_requests
 from outcrop.store.runs.pull_requests import PushedRun
 
-_MAX_COMMITS = 1_000  # of one pull request that are remembered
 _KEPT_DAYS = 180
 
 log = structlog.get_logger()
@@ -75,7 +75,7 @@ async def _count(context: RunContext, key: SourceKey, number: int, commits: Sequ
     """Return the credentials in the commits that a pull request has or had, and those of the last comment."""
     async with context.pool.connection() as db, db.transaction():
         known, commented = await pull_requests.save_commits(
-            db, key.account_id, key.source, number, commits, most=_MAX_COMMITS
+            db, key.account_id, key.source, number, commits, most=PULL_REQUEST_COMMITS
         )
         found = await pull_requests.count_credentials(db, key.account_id, key.source, known)
     return found, commented
