@@ -113,9 +113,16 @@ def test_findings_and_runs_of_each_target_are_counted(backend: Backend) -> None:
         [tenant.account.id, other.account.id],
     )
     done = make_scan(created_at=NOW, finished_at=NOW, coverage_gaps=(Gap("a", "big"), Gap("b", "big")))
-    for hours in (0, 1):  # the same sources in two runs count once
+    was = "https://github.com/acme/was-shop"  # its name at the time of the first run
+    backend.sql(
+        "INSERT INTO source_names (account_id, source, is_numbered) VALUES (%s, %s, false) ON CONFLICT DO NOTHING",
+        tenant.account.id,
+        shop,
+    )
+    backend.sql("INSERT INTO source_aliases VALUES (%s, %s, %s)", tenant.account.id, was, shop)
+    for hours, name in ((0, shop), (1, was)):  # the same sources in two runs count once
         run = replace(done, id=uuid4(), created_at=NOW - timedelta(hours=hours))
-        _scan(backend, tenant, both, run, shop, site)
+        _scan(backend, tenant, both, run, name, site)
     failed = make_scan(status=ScanStatus.FAILED, created_at=NOW, finished_at=NOW, error="it is away")
     _scan(backend, tenant, shop_only, failed, shop)
 
