@@ -331,8 +331,12 @@ def test_somebody_is_invited_joins_and_gets_a_role(
 def test_a_target_is_added_and_its_run_is_watched(stage: Backend, tenant: Tenant, seat: Seat) -> None:
     page = seat.open("/targets/new")
     page.get_by_label("Target").fill("not a target at all")
+    credential = page.get_by_label("Credential for private access")
+    credential.fill("a token that nobody wants to type twice")
     page.get_by_role("button", name="Add the target").click()
     expect(page.get_by_role("alert")).to_contain_text("must not contain spaces")
+    expect(credential).to_have_value("a token that nobody wants to type twice")
+    credential.fill("")
     page.get_by_label("Target").fill("https://www.example.com/")
     page.get_by_role("button", name="Add and run now").click()
     expect(page.get_by_text("waiting for a worker")).to_be_visible()
