@@ -13,7 +13,11 @@ import psycopg
 import pytest
 
 from outcrop.domain.clock import now
+from outcrop.domain.finding import TriageAction
+from outcrop.domain.paging import FindingQuery
 from outcrop.domain.target import TargetKind
+from outcrop.services.findings import bulk_triage
+from outcrop.store.db import Connection
 from outcrop.store.embedded.server import embedded_postgres
 from tests.support.factories import make_line
 from tests.support.rulesets import cached_in
@@ -69,7 +73,23 @@ def test_a_run_of_a_target_waits_for_a_worker_and_can_be_followed(there: Deploym
     assert [run["id"] for run in there.tenant.get("/scans").json()["data"]] == [second["id"], first["id"]]
     assert there.wait_for_end(second["id"])["findings_seen"] == 3
     assert there.recorded() == [(name, 2, 1) for name in names]
+    start_bulk_triage(there)
     until(lambda: there.jobs() == 0, "nothing to be left to do")
+    assert {finding["status"] for finding in there.tenant.get("/findings").json()["data"]} == {"resolved"}
+
+
+def start_bulk_triage(there: Deployment) -> None:
+    """Queue a job that resolves all findings, as the portal does."""
+    account = there.tenant.account.id
+
+    async def main(db: Connection) -> None:
+        ids = await bulk_triage.select_matching(db, account, FindingQuery(), expected=3)
+        async with db.transaction():
+            await bulk_triage.start_bulk(
+                db, account, ids, TriageAction.RESOLVE, note=None, by="a test", now=now()
+            )
+
+    there.backend.run(main, transaction=False)
 
 
 def test_a_worker_beside_the_service_shares_an_organisation_with_the_one_inside(there: Deployment) -> None:

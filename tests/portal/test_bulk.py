@@ -59,6 +59,8 @@ def test_the_list_offers_all_and_asks_first(backend: Backend, tenant: Tenant, ow
     assert "2 of them have a credential that worked" in asked.text
     assert 'href="/findings?q=bulky&amp;validation=valid"' in asked.text
     assert "moved to a vault" in asked.text
+    assert 'formaction="/findings/validate">Check the valid ones again first' in asked.text
+    assert asked.text.count('type="hidden" name="id"') == 2
     assert count(tenant, status="resolved") == 0
     assert "worked when" not in owner.post("/findings/triage", SENT, all="55", action="suppress").text
 

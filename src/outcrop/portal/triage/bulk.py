@@ -8,7 +8,7 @@ from outcrop.domain.account import Permission
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import TriageAction
 from outcrop.domain.secret import MaskedText
-from outcrop.limits import BULK_FINDINGS
+from outcrop.limits import BULK_FINDINGS, FORM_FINDINGS
 from outcrop.portal.list_filters import load_view
 from outcrop.portal.queries import ListView, same_view, whole_number
 from outcrop.portal.request import PortalRequest, get, post
@@ -38,14 +38,18 @@ async def ask_before_all(request: PortalRequest, action: TriageAction, note: Mas
             f"{total:,} findings match; at most {BULK_FINDINGS:,} can be changed at once: use more filters"
         )
     closes = action.closing is not None
+    listed = []  # so many that one form can ask for a fresh check
+    if closes and valid:
+        listed = await bulk_triage.list_matching_valid(
+            request.db, request.account_id, view.query, FORM_FINDINGS
+        )
     return request.render(
         "bulk_question.html",
         action=action,
         total=total,
         valid=valid if closes else 0,
-        shown=await bulk_triage.list_matching_valid(request.db, request.account_id, view.query, _SHOWN)
-        if closes
-        else [],
+        listed=listed,
+        shown=listed[:_SHOWN],
         address=address,
         view=view,
         note=note or "",

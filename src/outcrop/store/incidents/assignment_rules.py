@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from outcrop.domain.incident import Incident
-from outcrop.store.db import Connection
+from outcrop.store.db import Connection, fetch_single_row
 from outcrop.store.findings import rows
 from outcrop.store.findings.suppressions import to_like_pattern
 from outcrop.store.incidents.table import COLUMNS, build_incident
@@ -128,7 +128,7 @@ async def apply(db: Connection, account_id: int, incident_ids: Collection[UUID])
 
     Each gets an audit line. The caller holds the lock of the incidents.
     """
-    if not incident_ids:
+    if not incident_ids or not await _has_rules(db, account_id):
         return
     # OFFSET 0 keeps the planner from joining all findings of the account with the rules.
     await db.execute(
@@ -150,6 +150,14 @@ async def apply(db: Connection, account_id: int, incident_ids: Collection[UUID])
                    jsonb_build_object('from', NULL, 'to', assignee, 'rule', rule) FROM assigned""".encode(),
         [list(incident_ids), account_id, account_id, account_id, ACTOR],
     )
+
+
+async def _has_rules(db: Connection, account_id: int) -> bool:
+    """Whether the account has a rule: most have none, and an import has many new incidents."""
+    (found,) = await fetch_single_row(
+        db, "SELECT EXISTS (SELECT FROM assignment_rules WHERE account_id = %s)", [account_id]
+    )
+    return bool(found)
 
 
 def _build_rule(row: tuple[Any, ...]) -> AssignmentRule:
