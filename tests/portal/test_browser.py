@@ -107,6 +107,10 @@ def test_twenty_findings_are_triaged_by_keyboard(stage: Backend, tenant: Tenant,
     page.keyboard.press("r")
     page.get_by_role("button", name="Resolve anyway").click()
     expect(page.locator(".row[data-id]")).to_have_count(3)
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    page.keyboard.press("z")
+    expect(page.locator(".row[data-id]")).to_have_count(5)
+    expect(page.locator("#live")).to_contain_text("Undone: 2 findings are as before.")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
 
