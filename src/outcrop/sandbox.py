@@ -120,7 +120,13 @@ def everything_but(hidden: Path) -> tuple[Path, ...]:
     for folder in hidden.parents:
         with suppress(OSError):
             found += [path for path in folder.iterdir() if path not in above and not path.is_symlink()]
-    return tuple(found)
+    # The folder of a program may be one that its user cannot list.
+    return (*found, *(path for path in python_folders() if path not in above))
+
+
+def python_folders() -> tuple[Path, ...]:
+    """Return the folders of the modules of this program and of Python."""
+    return tuple({Path(folder).resolve() for folder in (*sys.path, sys.prefix, sys.base_prefix) if folder})
 
 
 def is_setting(name: str) -> bool:

@@ -12,11 +12,10 @@ import subprocess
 import sys
 import threading
 from dataclasses import astuple
-from pathlib import Path
 from typing import Any
 
 from outcrop.limits import PARSER_LIMITS, ParserLimits
-from outcrop.sandbox import Sandbox, become_nobody, is_setting, restrict
+from outcrop.sandbox import Sandbox, become_nobody, is_setting, python_folders, restrict
 from outcrop.sources.web.links import json_links
 from outcrop.sources.web.source_map import OriginalFile, SourceMapError, original_files
 from outcrop.sources.web.urls import WebLink, WebLinkKind
@@ -98,7 +97,7 @@ def main(memory: str, cpu_seconds: str, kind: str, argument: str) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_seconds), int(cpu_seconds)))
     become_nobody()
     # It reads the modules of Python, and nothing else.
-    restrict(Sandbox(readable=tuple(map(Path, {*sys.path, sys.prefix, sys.base_prefix}))))
+    restrict(Sandbox(readable=python_folders()))
     gc.disable()  # it would search millions of small values again and again
     text = sys.stdin.buffer.read()
     # Each takes 80 bytes, other values less than their share. The parser needs minutes to fail at the limit.
