@@ -36,7 +36,7 @@ class Hit:
     line: int = 0
     column: int = 0
     allow_mark: str = ""  # the comment in its line that allows it, such as outcrop:allow
-    lines: tuple[int, ...] = ()  # of a value on several lines: all of them, at most MAX_LINES
+    lines: tuple[int, ...] = ()  # of a value on several lines: all of them, at most FINDING_LINES
     lines_total: int = 1
     context_hint: FindingContext | None = None  # by its name and its value; its path is not known here
     judged: bool = False  # by its name and its characters: a rule that knows the issuer is preferred
@@ -55,7 +55,7 @@ class Hit:
 
     @property
     def all_lines(self) -> tuple[int, ...]:
-        """The lines of the value in its file, ascending, at most MAX_LINES."""
+        """The lines of the value in its file, ascending, at most FINDING_LINES."""
         return self.lines or (self.line,)
 
     @property
