@@ -30,6 +30,7 @@ _QUERIES = {"assign": "?assignee=", "comments": "?text=x"}
 # What the commands with an account and an id are called with; a new one has to be added.
 _COMMANDS = {
     "hook remove": "hook",
+    "assignment remove": "assignment",
     "suppression remove": "rule",
     "finding": "finding",
     "target run": "target",
@@ -122,6 +123,9 @@ class World:
         found["hook"] = service.command("hook", "create", "--account", slug, "github")["id"]
         rule = ("--path", "nothing/*", "--reason", "a trial")
         found["rule"] = service.command("suppression", "add", "--account", slug, *rule)["id"]
+        owner = self.other if slug == "theirs" else self.people["owner"]
+        assign = ("--path", "nothing/*", "--assignee", owner.email)
+        found["assignment"] = service.command("assignment", "add", "--account", slug, *assign)["id"]
         return found
 
     def state(self, slug: str) -> str:
@@ -132,7 +136,10 @@ class World:
             service.get("/scans", key).json["data"],
             *(
                 service.command(*name.split(), "--account", slug)
-                for name in ("target list", "key list", "user list", "webhook show")
+                for name in (
+                    *("target list", "key list", "user list", "webhook show"),
+                    *("hook list", "suppression list", "assignment list"),
+                )
             ),
         ]
         ignored = re.compile(r'"(last_used_at|last_ok|waiting|started_at|status|progress)": [^,}]*')

@@ -252,6 +252,9 @@ def test_options_are_those_of_the_kind() -> None:
         "wikis": True,
         "gists": False,
         "discussions": False,
+        "poll": False,
+        "pr_status": False,
+        "pr_comment": False,
     }
     assert choose(SITE, {}) == OPTIONS[SITE]
     assert choose(SITE, {"depth": 0, "pages": 1}) == OPTIONS[SITE] | {"depth": 0, "pages": 1}

@@ -96,7 +96,7 @@ def test_a_worker_beside_the_service_shares_an_organisation_with_the_one_inside(
     names = there.organisation("acme", 10)
     there.popen("serve", "--port", "0")
     there.worker(jobs=2, dead_after=20)  # as the one inside
-    rows = 2 * 4  # one for each of the four queues
+    rows = 2 * 5  # one for each of the five queues
     until(lambda: there.backend.sql("SELECT count(*) FROM procrastinate_workers") == [(rows,)], "two workers")
     there.git.delay = 0.2
     scan_id = there.start(TargetKind.OWNER, "github:acme")

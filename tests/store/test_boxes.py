@@ -33,7 +33,7 @@ BYTEA_WITHOUT_BOX = {
     "findings.fingerprint", "findings.identity", "findings.verdict_key", "api_keys.digest", "sources.tips", "etags.body", "occurrences.blob",
     "verdicts.fingerprint", "outbox.answer", "sessions.digest", "links.digest", "recovery_codes.digest",
     "imports.request_digest", "sign_in_attempts.email", "sign_in_attempts.network",
-    "hooks.token_digest", "hook_deliveries.delivery", "pushes.repository", "scans.pushed_repository",
+    "host_limits.key", "hooks.token_digest", "hook_deliveries.delivery", "pushes.repository", "scans.pushed_repository",
     "keyring.salt", "keyring.check_value", "keyring.data_key", "keyring.fingerprint_key", "keyring.previous_data_key",
 }  # fmt: skip
 

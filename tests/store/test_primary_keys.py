@@ -7,6 +7,7 @@ EXCEPTIONS = {
     "accounts": "is the account",
     "api_keys": "is looked up by the digest of the key, before the account is known",
     "audit": "has lines of the operator too, which belong to no account",
+    "host_limits": "is a limit of a code host, which accounts share that use the operator's token",
     "job_migrations": "is about the database, not an account",
     "keyring": "is about the database, not an account",
     "links": "is looked up by its digest, before the account is known",

@@ -4,7 +4,7 @@ import contextlib
 import gc
 import sys
 from collections.abc import Iterator
-from contextvars import copy_context
+from contextvars import Context
 from typing import NoReturn
 
 from outcrop import __version__
@@ -25,7 +25,7 @@ def main() -> None:
 
             app = tree(called_command(sys.argv[1:]))
         with printing():
-            copy_context().run(app)  # the file of --env-file is known to this command only
+            Context().run(app)  # the file of --env-file is known to this command only
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.maintenance import start_due_runs
 from outcrop.store import db as database
 from outcrop.store.db import Connection
+from outcrop.store.keyring import Keyring
 from outcrop.store.runs import jobs, scan_sources, scans, targets
 from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_scan
@@ -171,7 +172,9 @@ class _WatchedPool:
         self.visible.append(row[0])
 
 
-def test_due_targets_start_in_batches_that_are_committed(backend: Backend, tenant: Tenant) -> None:
+def test_due_targets_start_in_batches_that_are_committed(
+    backend: Backend, tenant: Tenant, keys: Keyring
+) -> None:
     due, count = now() - timedelta(minutes=1), 50
 
     async def add_all(db: Connection) -> None:
@@ -183,7 +186,7 @@ def test_due_targets_start_in_batches_that_are_committed(backend: Backend, tenan
         url: Any = backend.settings.database_url
         async with database.open_pool(url, size=2, statement_timeout=30) as pool:
             watched = _WatchedPool(pool)
-            context = type("PoolContext", (), {"pool": watched})()
+            context = type("PoolContext", (), {"pool": watched, "keys": keys})()
             return await start_due_runs(cast("RunContext", context)), watched.visible
 
     backend.run(add_all)

@@ -3,12 +3,10 @@
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,33 +35,30 @@ GitStarts = Callable[[], int]
 def git_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitStarts]:
     """Yield a function that returns how many git processes a scan has started.
 
-    A scan starts git in processes of its own, so they are counted by a program of the same name. git may not
-    write files, so the program connects to a Unix socket.
+    A scan starts git in processes of its own, so they are counted by a program of the same name. git may
+    neither write files nor connect to a socket, so the program takes a byte out of a pipe.
     """
-    program, address = tmp_path / "bin" / "git", str(tmp_path / "started")
+    program, pipe = tmp_path / "bin" / "git", tmp_path / "not started"
     program.parent.mkdir()
     program.write_text(
-        f"#!{sys.executable} -SE\nimport os, socket, sys\n"
+        f"#!{sys.executable} -SE\nimport os, sys\n"
         "if '--no-replace-objects' in sys.argv:\n"
-        f"    socket.socket(socket.AF_UNIX).connect({address!r})\n"
+        f"    os.read(os.open({str(pipe)!r}, os.O_RDONLY | os.O_NONBLOCK), 1)\n"
         f"os.execv({shutil.which('git')!r}, sys.argv)\n"
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    with socket.socket(socket.AF_UNIX) as counter:
-        counter.bind(address)
-        counter.listen(1000)
-        counter.setblocking(False)
+    os.mkfifo(pipe)
+    counter = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    capacity = os.write(counter, bytes(1 << 20))
 
-        def count() -> int:
-            started = 0
-            with suppress(BlockingIOError):
-                while True:
-                    counter.accept()[0].close()
-                    started += 1
-            return started
+    def count() -> int:
+        started = capacity - len(os.read(counter, capacity))
+        os.write(counter, bytes(capacity))
+        return started
 
-        yield count
+    yield count
+    os.close(counter)
 
 
 def oid(repo: Repo, name: str) -> str:
