@@ -37,6 +37,8 @@ signal.signal(
     signal.SIGINT, signal.default_int_handler
 )  # a shell has it ignored by what runs in its background
 os.environ["OUTCROP_VALIDATE"] = "off"  # no issuer is asked; tests of checks ask stand-ins
+# No test connects to the internet. Every process would need 50 ms to load all authorities of the machine.
+os.environ["SSL_CERT_FILE"] = os.devnull
 
 if "PYTEST_XDIST_WORKER" not in os.environ:  # one cache for the run, and never the user's own
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="outcrop-tests-")
