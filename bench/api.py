@@ -28,7 +28,8 @@ from outcrop.domain.incident import Incident, IncidentOrder, IncidentQuery, Inci
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
 from outcrop.domain.secret import MaskedText
 from outcrop.runtime import Runtime, open_runtime
-from outcrop.services import accounts, exchange, findings
+from outcrop.services import accounts, findings
+from outcrop.services.exchange.importer import import_findings
 from outcrop.services.findings import incidents
 from outcrop.settings import Settings
 from outcrop.store.findings import rollups, rows
@@ -107,7 +108,7 @@ async def _import_in_process(runtime: Runtime, slug: str, path: Path) -> None:
     async with runtime.pool.connection() as db:
         account = await accounts.get_account(db, slug)
         with path.open("rb") as file:
-            await exchange.import_findings(
+            await import_findings(
                 db,
                 runtime.keys,
                 account,

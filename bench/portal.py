@@ -23,7 +23,8 @@ from bench.measure import table
 from outcrop.domain.account import Account, Plan, Role
 from outcrop.domain.errors import NotFoundError
 from outcrop.runtime import CommandSession, open_session
-from outcrop.services import accounts, exchange, keys
+from outcrop.services import accounts, keys
+from outcrop.services.exchange.importer import import_findings
 from outcrop.settings import Settings
 
 EMAIL, PASSWORD = "bench@example.com", "a pass phrase for benchmarks"
@@ -88,7 +89,7 @@ async def _get_or_create_account(session: CommandSession, folder: Path, count: i
     )
     corpus.write_file(folder / "portal.jsonl", count, seed=1)
     with (folder / "portal.jsonl").open("rb") as file:
-        await exchange.import_findings(
+        await import_findings(
             session.db,
             session.keys,
             account,

@@ -28,8 +28,9 @@ from outcrop.domain.slots import MAX_SLOTS
 from outcrop.net.guard import Egress
 from outcrop.net.post import PostClient
 from outcrop.runtime import prepare_database
-from outcrop.services import accounts, exchange, webhooks
+from outcrop.services import accounts, webhooks
 from outcrop.services.delivery import DeliveryWorker
+from outcrop.services.exchange.importer import import_findings
 from outcrop.services.findings import close_finding
 from outcrop.settings import Settings
 from outcrop.store import db as database
@@ -323,9 +324,7 @@ async def _import_findings(bench: Bench, account: Account) -> list[UUID]:
     lines = [make_line() for _ in range(_RESOLVED_FINDINGS)]
     file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
     async with bench.pool.connection() as db:
-        await exchange.import_findings(
-            db, bench.keys, account, file, by="bench", now=now(), progress=lambda _: None
-        )
+        await import_findings(db, bench.keys, account, file, by="bench", now=now(), progress=lambda _: None)
     return [UUID(line["id"]) for line in lines]
 
 

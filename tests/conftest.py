@@ -21,7 +21,7 @@ from outcrop.cli import session
 from outcrop.logs import set_up_logs
 from outcrop.runtime import prepare_database
 from outcrop.settings import Settings
-from outcrop.store import keyring
+from outcrop.store import operator_key
 from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keyring
 from outcrop.store.people import passwords
@@ -72,8 +72,8 @@ asyncio.SelectorEventLoop.close = _close_gently  # type: ignore[method-assign, a
 
 passwords.PASSWORDS.hasher = PasswordHasher(**QUICK)  # hundreds of tests sign in
 
-keyring._derive_wrapping_key = cache(
-    keyring._derive_wrapping_key
+operator_key._derive_wrapping_key = cache(
+    operator_key._derive_wrapping_key
 )  # slow on purpose, and hundreds of tests open a database with the same one
 
 SECRET_KEY = "a key for the tests only, no secret"

@@ -17,7 +17,8 @@ from outcrop.store import db as database
 from outcrop.store import schema, secret_policy
 from outcrop.store.db import WORKER_IDLE_TIMEOUT, Connection, Pool
 from outcrop.store.embedded.server import embedded_postgres
-from outcrop.store.keyring import Keyring, OperatorKey, unlock_keyring
+from outcrop.store.keyring import Keyring
+from outcrop.store.operator_key import OperatorKey, unlock_keyring
 
 CHECK_SCHEMA_EVERY = 60.0  # seconds
 RECORD_POOL_EVERY = 1.0  # seconds

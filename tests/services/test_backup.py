@@ -18,10 +18,10 @@ from outcrop.domain.secret import reveal
 from outcrop.services import accounts, maintenance
 from outcrop.services.backup import RestoreSummary
 from outcrop.store import db as database
-from outcrop.store import keyring, schema
+from outcrop.store import keyring, operator_key, schema
 from outcrop.store.backup import tables as backup_tables
 from outcrop.store.backup.archive import PIECE_SIZE, ArchiveHeader, ArchiveReader, ArchiveWriter
-from outcrop.store.keyring import OperatorKey
+from outcrop.store.operator_key import OperatorKey
 from tests.support.backups import (
     CREDENTIAL,
     OPERATOR,
@@ -272,8 +272,8 @@ def test_a_backup_of_an_older_schema_is_migrated(cluster: str, worker_id: str, e
     async def make() -> None:
         async with await database.connect(older) as db, db.transaction():
             await schema.create_schema(db, 7)
-            await keyring.upsert_wrapped_keys(
-                db, keyring._wrap(keyring.Keyring(b"d" * 32, b"f" * 32), SECRET_KEY, b"s" * 16)
+            await operator_key.upsert_wrapped_keys(
+                db, operator_key._wrap(keyring.Keyring(b"d" * 32, b"f" * 32), SECRET_KEY, b"s" * 16)
             )
             await db.execute(
                 """INSERT INTO accounts (slug, plan, email, created_at)

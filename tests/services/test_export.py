@@ -15,7 +15,7 @@ import pytest
 from outcrop.domain.clock import now
 from outcrop.domain.finding import SourceType, Status, Validation, severity_of
 from outcrop.domain.paging import FindingQuery
-from outcrop.services.exchange import ExportFormat, export_findings
+from outcrop.services.exchange.exporter import ExportFormat, export_findings
 from outcrop.services.findings import list_findings
 from outcrop.store import db as database
 from tests.support.backend import Backend, Tenant

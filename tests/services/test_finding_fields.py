@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import uuid4
 
 from outcrop.domain.finding_fields import FINDING_FIELDS, SHOWN_FIELDS, FindingField
-from outcrop.services.exchange import ExportFormat
+from outcrop.services.exchange.exporter import ExportFormat
 from tests.services.test_export import export_account, lines
 from tests.support.backend import Backend
 from tests.support.factories import COMPUTED_FIELDS, without_computed

@@ -7,7 +7,9 @@ import pytest
 
 from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError
-from outcrop.services.exchange import ExportFormat, ImportFormat, ImportSummary
+from outcrop.services.exchange.exporter import ExportFormat
+from outcrop.services.exchange.formats import ImportFormat
+from outcrop.services.exchange.importer import ImportSummary
 from outcrop.store.findings import bulk
 from tests.services.test_export import export_account
 from tests.services.test_import_formats import (

@@ -11,7 +11,9 @@ import pytest
 from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import Secret
-from outcrop.services.exchange import ExportFormat, ImportFormat, ImportSummary, import_findings
+from outcrop.services.exchange.exporter import ExportFormat
+from outcrop.services.exchange.formats import ImportFormat
+from outcrop.services.exchange.importer import ImportSummary, import_findings
 from outcrop.services.exchange.json_array import ITEM, read_elements
 from tests.services.test_export import export_account
 from tests.support.backend import Backend, Tenant

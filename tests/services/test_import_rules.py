@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outcrop.domain.secret import reveal
-from outcrop.services.exchange import ImportFormat
+from outcrop.services.exchange.formats import ImportFormat
 from outcrop.store.findings.verdicts import NEVER_CHECKED
 from tests.services.test_import_formats import (
     VALUE,

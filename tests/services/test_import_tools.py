@@ -9,8 +9,10 @@ import pytest
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import MASK, Secret
-from outcrop.services.exchange import ImportFormat, ImportSummary, parse_map
+from outcrop.services.exchange.formats import ImportFormat
+from outcrop.services.exchange.formats.csv_table import parse_map
 from outcrop.services.exchange.formats.detect import detect_format
+from outcrop.services.exchange.importer import ImportSummary
 from tests.services.test_import_formats import (
     VALUE,
     Pipe,

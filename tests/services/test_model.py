@@ -20,8 +20,9 @@ from outcrop.api import parameters, shapes
 from outcrop.api.parameters import FindingParameters
 from outcrop.domain.errors import NotFoundError, TransitionError
 from outcrop.domain.finding import Action, public_fields
-from outcrop.services import exchange, findings
+from outcrop.services import findings
 from outcrop.services.exchange.formats import RecordError
+from outcrop.services.exchange.importer import import_findings
 from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.findings import listing, rollups
@@ -410,7 +411,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def import_findings(self, n: int, lines_: list[Json], by: str) -> None:
         file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines_))
         imported = self.runner.run(
-            exchange.import_findings(
+            import_findings(
                 self.db,
                 self.backend.keys,
                 self.tenants[n].account,
@@ -430,7 +431,7 @@ class HistoryMachine(RuleBasedStateMachine):
         )
         with pytest.raises(RecordError, match=f"^line {len(lines_) + 1}: status"):
             self.runner.run(
-                exchange.import_findings(
+                import_findings(
                     self.db,
                     self.backend.keys,
                     self.tenants[n].account,

@@ -23,7 +23,7 @@ from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, scores, suppressions, table, verdicts
-from outcrop.store.findings.bulk import FindingRecord
+from outcrop.store.findings.record import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.incidents import table as incident_table
 from outcrop.store.runs import source_names, sources

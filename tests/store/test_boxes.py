@@ -17,11 +17,13 @@ from outcrop.domain.clock import now
 from outcrop.domain.errors import OperatorError
 from outcrop.domain.secret import Secret, reveal
 from outcrop.runtime import prepare_database
-from outcrop.services import accounts, exchange, maintenance, webhooks
+from outcrop.services import accounts, maintenance, webhooks
+from outcrop.services.exchange.importer import import_findings
 from outcrop.settings import Settings
-from outcrop.store import boxes, keyring
+from outcrop.store import boxes, operator_key
 from outcrop.store.db import Connection, connect
-from outcrop.store.keyring import DamagedValueError, Keyring, OperatorKey
+from outcrop.store.keyring import DamagedValueError, Keyring
+from outcrop.store.operator_key import OperatorKey
 from tests.conftest import SECRET_KEY
 from tests.support.backups import make_backup
 from tests.support.factories import make_line
@@ -107,7 +109,7 @@ def separate(cluster: str, worker_id: str) -> Separate:
         account = await accounts.create_account(
             db, slug="acme", plan=Plan.GROWTH, email="a@b.example", by="test", now=now()
         )
-        await exchange.import_findings(db, keys, account, file, by="test", now=now(), progress=lambda _: None)
+        await import_findings(db, keys, account, file, by="test", now=now(), progress=lambda _: None)
         return account
 
     return Separate(url, run_once(url, fill), keys)
@@ -135,8 +137,8 @@ def test_a_rotation_that_was_killed_goes_on_and_leaves_damaged_values(separate: 
         "webhooks.secret_box": (1, 0, None),
     }
     # The first attempt is killed after the first of the columns.
-    separate.run(lambda db: keyring.begin_data_key_rotation(db, OPERATOR, b"1" * 32))
-    half = separate.run(lambda db: keyring.unlock_keyring(db, OPERATOR, b""))
+    separate.run(lambda db: operator_key.begin_data_key_rotation(db, OPERATOR, b"1" * 32))
+    half = separate.run(lambda db: operator_key.unlock_keyring(db, OPERATOR, b""))
     assert (half.data_key, half.previous_data_key) == (b"1" * 32, separate.keys.data_key)
     separate.run(lambda db: boxes._walk(db, half, boxes.BOX_COLUMNS[0], write=True))
     checks = separate.run(lambda db: maintenance.run_health_checks(db, OPERATOR, None))
@@ -149,7 +151,7 @@ def test_a_rotation_that_was_killed_goes_on_and_leaves_damaged_values(separate: 
     # The second one goes on with the key of the first.
     done = separate.run(lambda db: maintenance.rotate_data_key(db, OPERATOR, b"2" * 32, by="test", now=now()))
     assert (done.values, done.damaged) == (11, 1)
-    after = separate.run(lambda db: keyring.unlock_keyring(db, OPERATOR, b""))
+    after = separate.run(lambda db: operator_key.unlock_keyring(db, OPERATOR, b""))
     assert after == Keyring(b"1" * 32, separate.keys.fingerprint_key)
     webhook = separate.run(lambda db: webhooks.get_webhook(db, after, account_id))
     assert webhook is not None
@@ -167,12 +169,12 @@ def test_a_rotation_that_was_killed_goes_on_and_leaves_damaged_values(separate: 
 
 
 def test_a_secret_key_that_is_replaced_meanwhile_protects_both_data_keys(separate: Separate) -> None:
-    separate.run(lambda db: keyring.begin_data_key_rotation(db, OPERATOR, b"1" * 32))
+    separate.run(lambda db: operator_key.begin_data_key_rotation(db, OPERATOR, b"1" * 32))
     separate.run(
-        lambda db: keyring.rotate_operator_key(db, OPERATOR, "another key of enough length", b"s" * 16)
+        lambda db: operator_key.rotate_operator_key(db, OPERATOR, "another key of enough length", b"s" * 16)
     )
     other = OperatorKey("another key of enough length", Path("/nonexistent"))
-    assert separate.run(lambda db: keyring.unlock_keyring(db, other, b"")) == Keyring(
+    assert separate.run(lambda db: operator_key.unlock_keyring(db, other, b"")) == Keyring(
         b"1" * 32, separate.keys.fingerprint_key, separate.keys.data_key
     )
 
@@ -182,5 +184,5 @@ def test_the_data_key_is_not_replaced_while_another_program_is_connected(separat
         psycopg.connect(separate.url),
         pytest.raises(OperatorError, match="1 other connection to the database"),
     ):
-        separate.run(lambda db: keyring.begin_data_key_rotation(db, OPERATOR, b"1" * 32))
-    assert separate.run(lambda db: keyring.unlock_keyring(db, OPERATOR, b"")) == separate.keys
+        separate.run(lambda db: operator_key.begin_data_key_rotation(db, OPERATOR, b"1" * 32))
+    assert separate.run(lambda db: operator_key.unlock_keyring(db, OPERATOR, b"")) == separate.keys

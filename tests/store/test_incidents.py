@@ -23,7 +23,7 @@ from outcrop.services.findings import incidents as service
 from outcrop.settings import Settings
 from outcrop.store.findings import rollups
 from outcrop.store.incidents import listing, pending
-from outcrop.store.keyring import OperatorKey
+from outcrop.store.operator_key import OperatorKey
 from tests.conftest import SECRET_KEY
 from tests.support.backend import Backend
 from tests.support.workers import new_database

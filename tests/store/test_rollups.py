@@ -41,8 +41,8 @@ from outcrop.store import db as database
 from outcrop.store import schema
 from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, rollups
-from outcrop.store.findings.bulk import FindingRecord
 from outcrop.store.findings.facets import list_matching_facets
+from outcrop.store.findings.record import FindingRecord
 from outcrop.store.findings.rollups import CellFilter
 from outcrop.store.locks import AdvisoryLock
 from outcrop.store.people import keys

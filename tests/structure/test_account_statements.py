@@ -42,8 +42,8 @@ BACKGROUND = """
 OPERATOR = """
     audit.append_to_every_account findings/rollups.find_mismatches findings/scores.select_sample
     incidents/pending.find_mismatches
-    keyring.unlock_keyring keyring.rotate_operator_key keyring.select_wrapped_keys keyring.upsert_wrapped_keys
-    keyring.begin_data_key_rotation keyring.end_data_key_rotation
+    operator_key.unlock_keyring operator_key.rotate_operator_key operator_key.select_wrapped_keys operator_key.upsert_wrapped_keys
+    operator_key.begin_data_key_rotation operator_key.end_data_key_rotation
     boxes._select_batch boxes._write imports.fail_unfinished
     outbox.end_open_deliveries people/accounts.insert people/accounts.select people/accounts.select_all
     people/keys.revoke

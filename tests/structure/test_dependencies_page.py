@@ -9,7 +9,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "dependencies.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-LISTS = {"Run time": PROJECT["dependencies"], "Development": PROJECT["optional-dependencies"]["dev"]}
+EXTRAS = PROJECT["optional-dependencies"]
+LISTS = {
+    "The scanner": PROJECT["dependencies"],
+    "The service": [*EXTRAS["server"], *EXTRAS["embedded-postgres"]],
+    "Development": EXTRAS["dev"],
+}
 
 
 def rows(heading: str) -> list[list[str]]:

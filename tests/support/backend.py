@@ -21,8 +21,9 @@ from outcrop.domain.account import Account, Plan
 from outcrop.domain.clock import now
 from outcrop.domain.scan import ScanRun
 from outcrop.runtime import open_runtime
-from outcrop.services import accounts, exchange
+from outcrop.services import accounts
 from outcrop.services import keys as key_service
+from outcrop.services.exchange.importer import ImportSummary, import_findings
 from outcrop.settings import Settings
 from outcrop.store.db import Connection
 from outcrop.store.findings import rollups
@@ -144,12 +145,12 @@ class Backend:
             httpx.Client(base_url=self.base_url, headers=headers, timeout=60, trust_env=False, verify=False)
         )
 
-    def import_(self, account: Account, *lines: dict[str, Any]) -> exchange.ImportSummary:
+    def import_(self, account: Account, *lines: dict[str, Any]) -> ImportSummary:
         """Import findings as `outcrop import` does; see `make_line`."""
         file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
-        async def work(db: Connection) -> exchange.ImportSummary:
-            return await exchange.import_findings(
+        async def work(db: Connection) -> ImportSummary:
+            return await import_findings(
                 db, self.keys, account, file, by="test", now=now(), progress=lambda _: None
             )
 

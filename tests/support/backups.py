@@ -14,7 +14,7 @@ from outcrop.services import backup as backups
 from outcrop.services.backup import BackupSummary, RestoreSummary, VerifiedBackup
 from outcrop.store import db as database
 from outcrop.store.backup.tables import EXCLUDED_TABLES
-from outcrop.store.keyring import OperatorKey
+from outcrop.store.operator_key import OperatorKey
 from tests.support.deliveries import SECRET_KEY, Customer, DeliveryTestbed
 from tests.support.factories import make_line, make_scan
 

@@ -25,7 +25,7 @@ from outcrop.store.db import Connection, connect
 from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.findings import rollups
 from outcrop.store.incidents import pending
-from outcrop.store.keyring import OperatorKey, unlock_keyring
+from outcrop.store.operator_key import OperatorKey, unlock_keyring
 
 FIRST = 9
 FOLDER = Path(__file__).parent

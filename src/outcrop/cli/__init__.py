@@ -48,6 +48,11 @@ def reporting_failures() -> Iterator[None]:
         fail(error.message)
     except OSError as error:  # the state of the machine, such as a full disk, and not a bug
         fail(describe_os_error(error))
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name in {"", "outcrop"}:
+            _crash(error)
+        fail(f"this command needs the package {name}, which is not installed: pip install 'outcrop[server]'")
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:  # noqa: BLE001 - Python would exit with 1, which means that findings exist

@@ -17,7 +17,11 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.paging import FindingQuery
 from outcrop.runtime import open_runtime, open_session
 from outcrop.scanner.engine.load import load_ruleset
-from outcrop.services import accounts, exchange
+from outcrop.services import accounts
+from outcrop.services.exchange.exporter import ExportFormat, export_findings
+from outcrop.services.exchange.formats import ImportFormat
+from outcrop.services.exchange.formats.csv_table import parse_map
+from outcrop.services.exchange.importer import ImportSummary, import_findings
 from outcrop.sources.workspace import cache_folder
 from outcrop.store.db import current_time
 
@@ -32,8 +36,8 @@ def import_(
     slug: Slug,
     *,
     format_: Annotated[
-        exchange.ImportFormat, typer.Option("--format", help="The format of the file; auto detects it.")
-    ] = exchange.ImportFormat.AUTO,
+        ImportFormat, typer.Option("--format", help="The format of the file; auto detects it.")
+    ] = ImportFormat.AUTO,
     restore: Annotated[
         bool,
         typer.Option(
@@ -63,12 +67,12 @@ def import_(
     A scanner's report changes no decision of a person. An export of Outcrop restores its findings.
     """
     settings = start()
-    columns = exchange.parse_map(assignments or [])
+    columns = parse_map(assignments or [])
 
-    async def main(source: BinaryIO, progress: Callable[[int], None]) -> exchange.ImportSummary:
+    async def main(source: BinaryIO, progress: Callable[[int], None]) -> ImportSummary:
         async with open_session(settings) as session:
             lower_priority(session.db.info.backend_pid if settings.database_url is None else None)
-            return await exchange.import_findings(
+            return await import_findings(
                 session.db,
                 session.keys,
                 await accounts.get_account(session.db, slug),
@@ -103,7 +107,7 @@ def import_(
 def export(
     slug: Slug,
     format_: Annotated[
-        exchange.ExportFormat, typer.Option("--format", help="The output format: JSON Lines, CSV or SARIF.")
+        ExportFormat, typer.Option("--format", help="The output format: JSON Lines, CSV or SARIF.")
     ],
 ) -> None:
     """Write an account's findings to standard output, credentials masked."""
@@ -114,7 +118,7 @@ def export(
             async with runtime.pool.connection() as db:
                 account = await accounts.get_account(db, slug)
                 moment = await current_time(db)
-            pieces = exchange.export_findings(
+            pieces = export_findings(
                 runtime.pool.connection,
                 account,
                 FindingQuery(),

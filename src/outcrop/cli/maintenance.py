@@ -23,7 +23,7 @@ from outcrop.store import db as database
 from outcrop.store import schema
 from outcrop.store.backup.archive import create_file
 from outcrop.store.embedded.server import describe_full_disk
-from outcrop.store.keyring import MIN_OPERATOR_KEY_LENGTH
+from outcrop.store.operator_key import MIN_OPERATOR_KEY_LENGTH
 
 secrets = typer.Typer(help="Stored credentials, and the key that protects them.", no_args_is_help=True)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -17,8 +17,10 @@ from rich.table import Table
 from outcrop.cli.env_file import read_settings
 from outcrop.domain.errors import BadInputError
 from outcrop.logs import set_up_logs
-from outcrop.runtime import CommandSession, open_session
 from outcrop.settings import Settings
+
+if TYPE_CHECKING:
+    from outcrop.runtime import CommandSession
 
 T = TypeVar("T")
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"  # of `outcrop serve` without any setting
@@ -56,8 +58,10 @@ def run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 @asynccontextmanager
-async def transaction(settings: Settings) -> AsyncIterator[CommandSession]:
+async def transaction(settings: Settings) -> AsyncIterator["CommandSession"]:
     """Open a database session with one transaction."""
+    from outcrop.runtime import open_session  # noqa: PLC0415 - `findings` and `report` need no database
+
     async with open_session(settings) as session, session.db.transaction():
         yield session
 

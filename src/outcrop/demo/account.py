@@ -12,7 +12,8 @@ from outcrop.domain.errors import NotFoundError, OperatorError
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import Schedule, Target, TargetKind
 from outcrop.runtime import CommandSession
-from outcrop.services import accounts, exchange, keys, targets, views, webhooks
+from outcrop.services import accounts, keys, targets, views, webhooks
+from outcrop.services.exchange.importer import import_findings
 
 SLUG = "demo"
 EMAIL = "demo@acme.example"
@@ -65,7 +66,7 @@ async def find_account(session: CommandSession, now: datetime) -> tuple[Account,
         for name, query in _VIEWS.items():
             await views.save_view(session.db, account, name=name, query=query, by=EMAIL, now=now)
     lines = report.earlier_report(now)
-    await exchange.import_findings(
+    await import_findings(
         session.db,
         session.keys,
         account,

@@ -12,11 +12,11 @@ from typing import BinaryIO
 
 from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.domain.secret import KeepSecrets
-from outcrop.store import audit, imports, keyring, outbox, schema, secret_policy
+from outcrop.store import audit, imports, operator_key, outbox, schema, secret_policy
 from outcrop.store.backup import tables as backup_tables
 from outcrop.store.backup.archive import ArchiveHeader, ArchiveReader, ArchiveWriter
 from outcrop.store.db import Connection
-from outcrop.store.keyring import OperatorKey, WrappedKeys
+from outcrop.store.operator_key import OperatorKey, WrappedKeys
 from outcrop.store.runs import scans
 
 _MAYBE_SENT = "restored from a backup: it may have been sent since"
@@ -45,9 +45,9 @@ async def write_backup(
 ) -> BackupSummary:
     """Write a consistent snapshot of the database to a file. `version` is the program's, for the header."""
     async with backup_tables.read_snapshot(db) as contents:
-        if (wrapped := await keyring.select_wrapped_keys(db)) is None:
+        if (wrapped := await operator_key.select_wrapped_keys(db)) is None:
             raise OperatorError("there is nothing to back up: the database has no account yet")
-        keys = keyring.unwrap_backup_keys(wrapped, operator, "this database")
+        keys = operator_key.unwrap_backup_keys(wrapped, operator, "this database")
         if keys.previous_data_key is not None:
             raise OperatorError(
                 "the data key is being replaced: first finish `outcrop secrets rotate --data-key`"
@@ -99,7 +99,7 @@ async def verify_backup(
         wrapped = WrappedKeys(**{key: bytes.fromhex(value) for key, value in archive.header.keyring.items()})
     except (TypeError, ValueError):
         raise BadInputError(f"{name} has no keys that this version of Outcrop can read") from None
-    keys = keyring.unwrap_backup_keys(wrapped, operator, "this backup")
+    keys = operator_key.unwrap_backup_keys(wrapped, operator, "this backup")
     if not hmac.compare_digest(keys.compute_backup_mac(archive.digest), archive.mac):
         raise _altered(name)
     return VerifiedBackup(archive.header, wrapped, archive.digest)
@@ -139,7 +139,7 @@ async def restore_backup(
         if archive.digest != verified.digest:
             raise _altered(name)
     await backup_tables.set_sequences(db, verified.header.sequences)
-    await keyring.upsert_wrapped_keys(db, verified.keyring)
+    await operator_key.upsert_wrapped_keys(db, verified.keyring)
     migrated = await schema.migrate(db)
     if verified.header.keep_secrets is not None:
         await secret_policy.save(db, verified.header.keep_secrets)

@@ -10,12 +10,13 @@ from outcrop.domain.errors import OperatorError
 from outcrop.domain.secret import KeepSecrets
 from outcrop.scanner.risk.score import VERSION
 from outcrop.scanner.risk.stored_score import score_stored
-from outcrop.store import audit, boxes, disk, keyring, schema, secret_policy
+from outcrop.store import audit, boxes, disk, operator_key, schema, secret_policy
 from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.findings import rollups, scores
 from outcrop.store.incidents import pending
-from outcrop.store.keyring import Keyring, OperatorKey
+from outcrop.store.keyring import Keyring
+from outcrop.store.operator_key import OperatorKey
 
 _SAMPLE_SIZE = 1000  # scores and incidents that are computed again
 
@@ -45,7 +46,7 @@ async def run_health_checks(
     if not checks[-1].ok:
         return checks + surroundings
     try:
-        keys = await keyring.unlock_keyring(db, operator, os.urandom(80))
+        keys = await operator_key.unlock_keyring(db, operator, os.urandom(80))
         checks.append(HealthCheck("secret key", ok=True, detail="fits"))
         checks.append(await _check_encrypted_values(db, keys))
     except OperatorError as error:
@@ -158,11 +159,11 @@ async def rotate_data_key(
 
     Raise OperatorError if another program is connected.
     """
-    keys = await keyring.begin_data_key_rotation(db, operator, new)
+    keys = await operator_key.begin_data_key_rotation(db, operator, new)
     counts = await boxes.reencrypt_all(db, keys)
     result = DataKeyRotation(sum(count.total for count in counts), sum(count.damaged for count in counts))
     async with db.transaction():
-        await keyring.end_data_key_rotation(db)
+        await operator_key.end_data_key_rotation(db)
         detail = {"data_key": True, "values": result.values, "damaged": result.damaged}
         await audit.append(db, None, audit.AuditLine(now, by, "secrets.rotate", detail=detail))
     return result
@@ -170,5 +171,5 @@ async def rotate_data_key(
 
 async def rotate_key(db: Connection, operator: OperatorKey, new: str, *, by: str, now: datetime) -> None:
     """Encrypt the keyring with the operator's new key instead of the old one."""
-    await keyring.rotate_operator_key(db, operator, new, os.urandom(16))
+    await operator_key.rotate_operator_key(db, operator, new, os.urandom(16))
     await audit.append(db, None, audit.AuditLine(now, by, "secrets.rotate"))

@@ -11,7 +11,8 @@ import pytest
 from outcrop.domain.account import Account
 from outcrop.domain.clock import now
 from outcrop.domain.target import TargetKind, TargetSpec
-from outcrop.services.exchange import ImportFormat, ImportSummary, import_findings
+from outcrop.services.exchange.formats import ImportFormat
+from outcrop.services.exchange.importer import ImportSummary, import_findings
 from outcrop.store.db import connect
 from outcrop.store.findings import rollups
 from tests.services.test_import_formats import gitleaks

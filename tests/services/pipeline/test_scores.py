@@ -12,7 +12,8 @@ from outcrop.domain.account import Account
 from outcrop.domain.clock import now
 from outcrop.domain.finding import Action, TriageAction
 from outcrop.domain.target import TargetKind, TargetSpec
-from outcrop.services import exchange, findings
+from outcrop.services import findings
+from outcrop.services.exchange.importer import import_findings
 from outcrop.services.pipeline.maintenance import mark_stale
 from outcrop.services.pipeline.score import rescore, rescore_outdated
 from tests.support.factories import make_line
@@ -112,7 +113,7 @@ def test_an_imported_place_counts_in_the_other_scores(
 
     async def import_report() -> None:
         async with pipeline.context.pool.connection() as db:
-            await exchange.import_findings(
+            await import_findings(
                 db, pipeline.context.keys, account, io.BytesIO(report.encode()),
                 by="test", now=now(), progress=lambda _: None,
             )  # fmt: skip

@@ -20,7 +20,7 @@ from outcrop.api.parameters import (
 from outcrop.domain.errors import BadInputError
 from outcrop.lazy_regex import regex
 from outcrop.limits import IDEMPOTENCY_KEY_LENGTH, IMPORT_REPO_LENGTH
-from outcrop.services.exchange import ImportFormat
+from outcrop.services.exchange.formats import ImportFormat
 from outcrop.sources.repository_address import normalise_repository
 
 _KEY = regex(rf"[!-~]{{1,{IDEMPOTENCY_KEY_LENGTH}}}", re.ASCII)

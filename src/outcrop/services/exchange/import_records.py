@@ -26,7 +26,7 @@ from outcrop.services.exchange.import_schema import (
 from outcrop.services.exchange.recognise import Recogniser
 from outcrop.services.exchange.report_score import score_report
 from outcrop.sources.repository_address import normalise_repository, repository_name
-from outcrop.store.findings.bulk import FindingRecord
+from outcrop.store.findings.record import FindingRecord
 from outcrop.store.keyring import Keyring
 
 _PROGRESS_EVERY = 1_000  # records

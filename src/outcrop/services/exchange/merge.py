@@ -7,14 +7,13 @@ A record that restores replaces all fields of its finding. A scanner's report ch
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import reduce
-from typing import Any
 from uuid import UUID
 
-from outcrop.domain.finding import Finding, Validation
+from outcrop.domain.finding import Finding
 from outcrop.domain.secret import is_password
-from outcrop.limits import FINDING_LINES
+from outcrop.services.exchange.apply_report import apply_report, join_lines, verdict_of
 from outcrop.services.exchange.formats import RecordError
 from outcrop.services.exchange.import_records import ImportRecord, mask_finding
 from outcrop.services.exchange.place_records import place_records
@@ -22,11 +21,9 @@ from outcrop.services.exchange.report_score import score_report
 from outcrop.store import audit
 from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, table
-from outcrop.store.findings.bulk import FindingRecord
+from outcrop.store.findings.record import FindingRecord
 from outcrop.store.keyring import Keyring
 from outcrop.store.runs import sources
-
-_UNDECIDED = frozenset({Validation.ERROR, Validation.UNREACHABLE})
 
 
 async def merge_with_stored(
@@ -54,7 +51,7 @@ async def merge_with_stored(
     updated = []
     for id_, before in locked.items():
         after = merged.apply_reports(id_, before)
-        if _verdict(after.finding) != _verdict(before.finding):
+        if verdict_of(after.finding) != verdict_of(before.finding):
             after = score_report(after, places=_places_of(after, places), moment=now)
         await _audit_verdict(db, account_id, before.finding, after.finding, by=by, now=now)
         updated.append(after)
@@ -114,13 +111,13 @@ class _Merge:
         """Add a scanner's report about a finding of this batch, a stored one or a new one."""
         id_ = report.finding.id
         if id_ in self.rows:
-            report = _join_lines(self.rows[id_], report)
+            report = join_lines(self.rows[id_], report)
             before, self.rows[id_] = self.rows[id_], apply_report(self.rows[id_], report)
-            if _verdict(before.finding) != _verdict(self.rows[id_].finding):
+            if verdict_of(before.finding) != verdict_of(self.rows[id_].finding):
                 self.rescored.add(id_)
         elif id_ in self.stored:
             earlier = self._reports[id_][-1:]
-            self._reports[id_].append(_join_lines(earlier[0], report) if earlier else report)
+            self._reports[id_].append(join_lines(earlier[0], report) if earlier else report)
         else:
             self.rows[id_] = report
             self.added[id_] = None
@@ -133,90 +130,6 @@ class _Merge:
         """Return the rows of stored findings that a report changes, by id, in the order of the ids."""
         after = ((id_, self.apply_reports(id_, self.stored[id_])) for id_ in sorted(self._reports))
         return {id_: record for id_, record in after if record != self.stored[id_]}
-
-
-def apply_report(record: FindingRecord, report: FindingRecord) -> FindingRecord:
-    """Return the row of a finding after a scanner's report about it.
-
-    The report can set the line, the commit with its author and date, a later time at which the finding was
-    seen, and a newer verdict.
-    """
-    finding, reported = record.finding, report.finding
-    if not report.keep_last_seen and reported.last_seen_at > finding.last_seen_at:
-        finding = replace(finding, last_seen_at=reported.last_seen_at)
-    if reported.line_number is not None:
-        is_known = set(reported.lines) <= set(finding.lines)
-        lines, total = (
-            (finding if is_known else reported).lines,
-            (finding if is_known else reported).lines_total,
-        )
-        finding = replace(finding, line_number=reported.line_number, lines=lines, lines_total=total)
-    if reported.commit is not None:
-        author, committed_at = reported.author, reported.committed_at
-        if reported.commit == finding.commit:
-            author, committed_at = author or finding.author, committed_at or finding.committed_at
-        finding = replace(finding, commit=reported.commit, author=author, committed_at=committed_at)
-    if _has_newer_verdict(finding, reported):
-        finding = _take_verdict(finding, reported)
-    return replace(record, finding=finding)
-
-
-def _join_lines(earlier: FindingRecord, report: FindingRecord) -> FindingRecord:
-    """Return a report with the lines of an earlier record about the same finding too.
-
-    Other scanners report each line of a value by itself.
-    """
-    lines = sorted({*earlier.finding.lines, *report.finding.lines})
-    total = max(len(lines), earlier.finding.lines_total, report.finding.lines_total)
-    if report.finding.line_number is None or total == report.finding.lines_total:
-        return report
-    finding = replace(report.finding, lines=tuple(lines[:FINDING_LINES]), lines_total=total)
-    return replace(report, finding=finding)
-
-
-def _has_newer_verdict(finding: Finding, reported: Finding) -> bool:
-    """Whether a report decides more, or later, than the stored verdict.
-
-    Any verdict is more than none. A verdict without a time replaces only another one without a time, and one
-    that decides nothing replaces no decision.
-    """
-    if reported.validation_status is Validation.UNVALIDATED:
-        return False
-    if finding.validation_status is Validation.UNVALIDATED:
-        return True
-    if reported.validation_status in _UNDECIDED:
-        return False
-    ours, theirs = _checked_at(finding), _checked_at(reported)
-    if theirs is None:
-        return ours is None and reported.validation_status is not finding.validation_status
-    return ours is None or theirs > ours
-
-
-def _verdict(finding: Finding) -> tuple[Any, ...]:
-    """Return the fields of a finding's verdict."""
-    return finding.validation_status, finding.validation_confidence, finding.validation_detail
-
-
-def _checked_at(finding: Finding) -> datetime | None:
-    """Return the time of a finding's verdict; None if it is not known."""
-    try:
-        moment = datetime.fromisoformat(finding.validation_detail["checked_at"])
-    except (KeyError, TypeError, ValueError):
-        return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
-def _take_verdict(finding: Finding, reported: Finding) -> Finding:
-    """Return the finding with the verdict of a report; known services of a valid credential stay."""
-    detail = finding.validation_detail | reported.validation_detail
-    if reported.validation_status is Validation.VALID and not detail["enabled_services"]:
-        detail["enabled_services"] = finding.validation_detail["enabled_services"]
-    return replace(
-        finding,
-        validation_status=reported.validation_status,
-        validation_confidence=reported.validation_confidence,
-        validation_detail=detail,
-    )
 
 
 # --- stored values of a batch

@@ -8,10 +8,10 @@ from typing import BinaryIO
 from uuid import UUID
 
 from outcrop.domain.finding import Finding
+from outcrop.services.exchange.apply_report import apply_report
 from outcrop.services.exchange.formats import ImportFormat, read_records
 from outcrop.services.exchange.import_records import RecordBuilder
-from outcrop.services.exchange.merge import apply_report
-from outcrop.store.findings.bulk import FindingRecord
+from outcrop.store.findings.record import FindingRecord
 from outcrop.store.keyring import Keyring
 
 _KEY_BYTES = 32

@@ -9,7 +9,7 @@ from outcrop.domain.finding import OPEN_STATUSES, Confidence, Validation
 from outcrop.store import audit, outbox
 from outcrop.store.db import Connection
 from outcrop.store.findings import verdicts
-from outcrop.store.findings.bulk import FindingRecord
+from outcrop.store.findings.record import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.runs import jobs
 

@@ -12,7 +12,7 @@ from outcrop.domain.finding import Finding
 from outcrop.scanner.engine.hit import Hit
 from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.scanner.rules.model import Impact, Strength
-from outcrop.store.findings.bulk import FindingRecord
+from outcrop.store.findings.record import FindingRecord
 
 _SEEN_NOW = timedelta(days=1)  # a scanner's report of today is the last scan
 

@@ -23,7 +23,7 @@ from outcrop.sources.repository_address import normalise_repository
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store import audit
 from outcrop.store.db import Connection
-from outcrop.store.findings.bulk import FindingRecord
+from outcrop.store.findings.record import FindingRecord
 from outcrop.store.runs import source_locks, source_names, sources
 from outcrop.store.runs.source_names import FindingBoxes
 from outcrop.store.runs.sources import StoredFinding

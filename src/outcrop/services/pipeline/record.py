@@ -54,7 +54,7 @@ from outcrop.sources.located import CommitInfo
 from outcrop.store import audit, outbox, secret_policy
 from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, scores, table
-from outcrop.store.findings.bulk import FindingRecord
+from outcrop.store.findings.record import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
 from outcrop.store.keyring import DamagedValueError
 from outcrop.store.runs import scan_sources, scans, sources

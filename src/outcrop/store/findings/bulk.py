@@ -9,37 +9,15 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from psycopg import AsyncCursor, sql
 from psycopg.types.json import Jsonb
 
-from outcrop.domain.finding import Finding
 from outcrop.store.db import Connection, fetch_single_row
 from outcrop.store.findings import rollups, rows, suppressions
-
-
-@dataclass(frozen=True, slots=True)
-class FindingRecord:
-    """A finding and the columns of its row that are not part of the finding; None keeps a stored value."""
-
-    finding: Finding
-    fingerprint: bytes | None = None
-    verdict_key: bytes | None = None
-    identity: bytes | None = None
-    secret_box: bytes | None = None
-    excerpt_box: bytes | None = None
-    source: str | None = None
-    source_path: bytes | None = None
-    media_type: str | None = None
-    last_scan_id: UUID | None = None
-    new_scan_id: UUID | None = None  # the run that reports the finding as new
-    score_detail: dict[str, Any] | None = None
-    keep_first_seen: bool = False  # if the finding exists, keep its stored time
-    keep_last_seen: bool = False
-
+from outcrop.store.findings.record import FindingRecord
 
 _OPTIONAL_COLUMNS = (
     "fingerprint",

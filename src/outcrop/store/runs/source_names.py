@@ -10,7 +10,8 @@ from uuid import UUID
 
 from outcrop.store.db import Connection
 from outcrop.store.findings import rows
-from outcrop.store.findings.bulk import FindingRecord, create_batch_table, upsert_batch
+from outcrop.store.findings.bulk import create_batch_table, upsert_batch
+from outcrop.store.findings.record import FindingRecord
 
 # Actions by which a person decides about a finding.
 _DECISIONS = [

@@ -28,6 +28,7 @@ from outcrop.services.exchange.formats import (
     gitlab,
     gitleaks,
     kingfisher,
+    own,
     sarif,
     trufflehog,
 )
@@ -44,7 +45,7 @@ _HEAD_BYTES = 64 * 1024  # read to detect the format
 FileRecord = tuple[str, dict[str, Any], int]  # position such as "line 3", fields, bytes read so far
 _Translate = Callable[[dict[str, Any]], list[dict[str, Any]] | None]
 _TRANSLATE: dict[ImportFormat, _Translate] = {
-    ImportFormat.OUTCROP: lambda record: [record],
+    ImportFormat.OUTCROP: own.translate,
     ImportFormat.GITLEAKS: gitleaks.translate,
     ImportFormat.TRUFFLEHOG: trufflehog.translate,
     ImportFormat.KINGFISHER: kingfisher.translate,
