@@ -24,6 +24,7 @@ from tests.support.factories import make_line
 _OPEN_PAGES = {"/sign-in", "/static/{address:path}", "/join/{token}"}
 _OPEN_FORMS = {"/sign-in", "/join/{token}", "/sign-out"}
 _OPEN_API = {"/healthz", "/readyz", "/openapi.json", "/api/v2/openapi.json"}
+_NO_IDS = ("/export/", "/numbers/")  # pages whose parameter is a format or a table
 _ROLES = ("owner", "admin", "member")
 # What routes need beside their id: without it, they refuse a request before they look for the id.
 _QUERIES = {"assign": "?assignee=", "comments": "?text=x"}
@@ -97,11 +98,17 @@ class World:
         service.run("user", "invite", "--account", slug, f"new@{slug}.example")
 
     def _fill_portal(self) -> None:
-        """Give the other account what only the portal makes: a member, a second session, a saved view."""
+        """Give the other account what only the portal makes.
+
+        That is a member, a second session, a saved view, and an action on all findings that match.
+        """
         member = sign_in(self.service, "theirs", "member")
         member.client.close()
         sign_in_once_more(self.service, self.other.email)
         self.other.post("/views", {"name": "a view", "query": "status=active"})
+        form = {"action": "reopen", "view": "status=resolved", "total": "1"}
+        self.bulk = self.other.post("/findings/bulk", form).headers["Location"]
+        until(lambda: "Completed" in self.other.get(self.bulk).text, "the end of the action on all findings")
         until(lambda: not self._open_deliveries("theirs"), "an outcome of the deliveries")
 
     def _open_deliveries(self, slug: str) -> list[dict[str, Any]]:
@@ -229,7 +236,7 @@ def _shows_other(text: str, world: World, address: str = "") -> bool:
 def _try_portal(world: World, report: Report) -> None:
     """Open every page and send every form: signed out, with an ended session, and with ids of the others."""
     pages, forms = world.other.crawl()
-    concrete = _concrete(set(pages) | forms)
+    concrete = _concrete(set(pages) | forms | {world.bulk, f"{world.bulk}/stop"})
     ended = _ended_session(world)
     nobody = httpx.Client(base_url=world.service.base_url, trust_env=False, timeout=60)
     for method, path in sorted(portal_routes()):
@@ -255,8 +262,8 @@ def _try_portal(world: World, report: Report) -> None:
 
 def _try_foreign(world: World, method: str, path: str, address: str, report: Report) -> None:
     """Open a page of the other account, or send its form, with each role."""
-    if path.startswith("/export/"):
-        return  # its parameter is a format
+    if path.startswith(_NO_IDS):
+        return
     unknown = re.sub(r"[0-9a-f-]{36}", str(uuid.uuid4()), address)
     for role, person in world.people.items():
         send = person.get if method == "GET" else person.post
@@ -278,7 +285,7 @@ def _concrete(addresses: Iterable[str]) -> dict[tuple[str, str], list[str]]:
             if (
                 "{" in path
                 and pattern.fullmatch(address)
-                and (any(map(_looks_like_id, address.split("/"))) or "export" in path)
+                and (any(map(_looks_like_id, address.split("/"))) or path.startswith(_NO_IDS))
             ):
                 found.setdefault((method, path), []).append(address)
     return found

@@ -27,6 +27,7 @@ from outcrop.store.keyring import Keyring
 from outcrop.store.people import passwords
 from tests.support.backend import Backend, Server, running_server
 from tests.support.hashes import QUICK
+from tests.support.tls import make_certificate
 
 for name in [name for name in os.environ if name.startswith("OUTCROP_")]:
     del os.environ[name]  # the machine's own settings are not the tests'
@@ -37,12 +38,14 @@ signal.signal(
     signal.SIGINT, signal.default_int_handler
 )  # a shell has it ignored by what runs in its background
 os.environ["OUTCROP_VALIDATE"] = "off"  # no issuer is asked; tests of checks ask stand-ins
-# No test connects to the internet. Every process would need 50 ms to load all authorities of the machine.
-os.environ["SSL_CERT_FILE"] = os.devnull
 
 if "PYTEST_XDIST_WORKER" not in os.environ:  # one cache for the run, and never the user's own
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="outcrop-tests-")
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+    # No test connects to the internet. To load all authorities of the machine takes each process and client 50 ms.
+    os.environ["SSL_CERT_FILE"] = str(
+        make_certificate(Path(os.environ["XDG_CACHE_HOME"]), "nobody.example")[0]
+    )
 
 set_up_logs("info", "json")
 structlog.configure(cache_logger_on_first_use=False)  # so that a test can capture them
