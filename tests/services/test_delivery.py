@@ -264,6 +264,7 @@ def test_a_hanging_receiver_delays_no_other(testbed: DeliveryTestbed) -> None:
             await worker
 
     asyncio.run(main())
+    assert out.is_set(), "the other account's event was sent"
     testbed.backend.sql("UPDATE outbox SET claimed_at = now(), outcome = 'dropped' WHERE outcome IS NULL")
 
 

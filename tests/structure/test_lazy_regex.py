@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import outcrop
+from outcrop import lazy_regex
 from outcrop.lazy_regex import compile_all, regex
 from tests.structure.readability import python_files
 
@@ -55,6 +56,7 @@ def test_every_expression_of_the_package_is_valid() -> None:
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     compile_all()
+    assert all(expression.is_compiled for expression in lazy_regex._all)
 
 
 def test_a_lazy_expression_behaves_like_a_compiled_one() -> None:

@@ -230,16 +230,22 @@ class Pipeline:
         """Return the context with other limits; see `RunLimits`."""
         return replace(self.context, limits=replace(self.context.limits, **limits))
 
-    def scan_with(self, account: Account, spec: TargetSpec, credential: str) -> ScanRun:
-        """Run a scan of a target with its own credential, as a worker does."""
-        target = Target(uuid4(), spec, Schedule.OFF, now())
+    def add_target(self, account: Account, spec: TargetSpec, credential: str | None = None) -> Target:
+        """Store a target that has no schedule; return it."""
+        target = Target(uuid4(), spec, Schedule.OFF, now(), has_credential=credential is not None)
+        keys = self.context.keys
+        box = None if credential is None else keys.seal(Secret(credential), account.id, target.id)
 
         async def add() -> None:
-            box = self.context.keys.seal(Secret(credential), account.id, target.id)
             async with self.context.pool.connection() as db, db.transaction():
                 await targets.insert(db, account.id, target, box)
 
         self.wait(add())
+        return target
+
+    def scan_with(self, account: Account, spec: TargetSpec, credential: str) -> ScanRun:
+        """Run a scan of a target with its own credential, as a worker does."""
+        target = self.add_target(account, spec, credential)
         run_id, names = self.plan(account, spec, target_id=target.id)
         for name in names:
             self.scan_source(account, run_id, name)

@@ -15,6 +15,7 @@ from outcrop.services.pipeline.record import resolve_finding
 from outcrop.services.pipeline.run_source import scan_source
 from outcrop.sources.isolated.process_pool import ProcessPool
 from outcrop.sources.isolated.repository_job import JobProgressCallback, JobResult, RepositoryJob
+from outcrop.store.runs import scans
 from tests.services.pipeline.test_pipeline_rescan import KEY, events, one_repository
 from tests.support.pipeline import Pipeline, plain_spec
 
@@ -219,7 +220,8 @@ def test_the_key_of_a_plan_has_no_fence(pipeline: Pipeline, account: Account) ->
     run_id, _ = pipeline.plan(account, spec)
 
     async def write() -> None:
-        async with write_transaction(pipeline.context, SourceKey(account.id, run_id, "plan")):
-            pass
+        async with write_transaction(pipeline.context, SourceKey(account.id, run_id, "plan")) as (db, _):
+            await scans.set_waiting(db, account.id, run_id, "a test")
 
     pipeline.wait(write())
+    assert pipeline.sql("SELECT waiting FROM scans WHERE id = %s", run_id) == [("a test",)]

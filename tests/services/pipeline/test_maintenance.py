@@ -38,6 +38,7 @@ from outcrop.settings import Settings
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store import db as database
 from outcrop.store.db import Connection
+from outcrop.store.keyring import Keyring
 from outcrop.store.runs import jobs, scan_sources, scans
 from tests.support.backend import Backend, Tenant
 from tests.support.calls import before_call
@@ -505,10 +506,11 @@ def test_a_migrated_database_does_not_import_procrastinate(empty: str) -> None:
 
 
 def test_several_processes_may_prepare_a_new_database_at_once(empty: str, settings: Settings) -> None:
-    async def main() -> None:
-        await asyncio.gather(*(prepare_database(settings, empty) for _ in range(4)))
+    async def main() -> list[Keyring]:
+        return await asyncio.gather(*(prepare_database(settings, empty) for _ in range(4)))
 
-    asyncio.run(main())
+    first, *others = asyncio.run(main())
+    assert others == [first] * 3, "one of them made the keys"
 
 
 # --- running runs in the API

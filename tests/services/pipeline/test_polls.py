@@ -2,19 +2,16 @@
 
 from dataclasses import replace
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 import structlog
 
 from outcrop.domain.account import Account
-from outcrop.domain.clock import now
 from outcrop.domain.scan import Trigger
 from outcrop.domain.secret import Secret
-from outcrop.domain.target import Schedule, Target
 from outcrop.services.pipeline.enqueue import POLL_TASK
 from outcrop.services.pipeline.pushes.poll import enqueue_due_polls, poll_target
-from outcrop.store.runs import targets
 from tests.services.pipeline.test_pushes import execute, runs
 from tests.support.github_host import error
 from tests.support.pipeline import Pipeline, ServedRepository, owner_spec, token
@@ -45,16 +42,7 @@ def add_target(
 ) -> UUID:
     """Add a target of the organisation that is polled, and poll it once."""
     spec = owner_spec(shop.full_name.partition("/")[0], **({"poll": True} | options))
-    target = Target(uuid4(), spec, Schedule.OFF, now(), has_credential=credential is not None)
-    box = (
-        None if credential is None else pipeline.context.keys.seal(Secret(credential), account.id, target.id)
-    )
-
-    async def add() -> None:
-        async with pipeline.context.pool.connection() as db:
-            await targets.insert(db, account.id, target, box)
-
-    pipeline.wait(add())
+    target = pipeline.add_target(account, spec, credential)
     pipeline.hub.events.setdefault(events_path(pipeline, shop), [])
     pipeline.wait(enqueue_due_polls(pipeline.context))
     poll(pipeline, account, target.id)

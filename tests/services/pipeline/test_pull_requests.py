@@ -3,19 +3,15 @@
 import json
 from dataclasses import replace
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import structlog
 
 from outcrop.domain.account import Account
-from outcrop.domain.clock import now
 from outcrop.domain.scan import ScanRun, ScanStatus
 from outcrop.domain.secret import Secret
-from outcrop.domain.target import Schedule, Target
 from outcrop.services.pipeline.enqueue import REPORT_TASK
 from outcrop.services.pipeline.pushes.pull_requests import describe, report_to_pull_requests
-from outcrop.store.runs import targets
 from tests.services.pipeline.test_pushes import deliver, execute, push_to, runs
 from tests.support.github_host import error
 from tests.support.pipeline import Pipeline, ServedRepository, repository_spec, token
@@ -42,16 +38,7 @@ def add_target(
 ) -> None:
     plain = repository_spec(shop.full_name)
     spec = replace(plain, options=plain.options | options)
-    target = Target(uuid4(), spec, Schedule.OFF, now(), has_credential=credential is not None)
-    box = (
-        None if credential is None else pipeline.context.keys.seal(Secret(credential), account.id, target.id)
-    )
-
-    async def add() -> None:
-        async with pipeline.context.pool.connection() as db:
-            await targets.insert(db, account.id, target, box)
-
-    pipeline.wait(add())
+    pipeline.add_target(account, spec, credential)
 
 
 def push(pipeline: Pipeline, account: Account, shop: ServedRepository, files: dict[str, str | bytes]) -> str:

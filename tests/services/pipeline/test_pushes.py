@@ -16,20 +16,9 @@ from outcrop.services.pipeline.pushes.start import compare_refused, covers, drop
 from outcrop.sources.repository_address import normalise_repository
 from outcrop.store import hooks
 from outcrop.store.hooks import StoredPush
-from outcrop.store.runs import scans, targets
+from outcrop.store.runs import scans
 from tests.support.github_host import NAME
 from tests.support.pipeline import Pipeline, ServedRepository, owner_spec, plain_spec, repository_spec, token
-
-
-def add_target(pipeline: Pipeline, account: Account, spec: TargetSpec) -> Target:
-    target = Target(uuid4(), spec, Schedule.OFF, now())
-
-    async def add() -> None:
-        async with pipeline.context.pool.connection() as db:
-            await targets.insert(db, account.id, target, None)
-
-    pipeline.wait(add())
-    return target
 
 
 def add_hook(pipeline: Pipeline, account: Account, host: HookHost = HookHost.GITHUB) -> UUID:
@@ -95,7 +84,7 @@ def shop(pipeline: Pipeline) -> ServedRepository:
 def test_a_push_to_a_repository_of_an_owner_is_a_run_of_that_repository(
     pipeline: Pipeline, account: Account, shop: ServedRepository
 ) -> None:
-    target = add_target(pipeline, account, owner_spec(shop.full_name.partition("/")[0]))
+    target = pipeline.add_target(account, owner_spec(shop.full_name.partition("/")[0]))
     shop.push({"a.env": f"token = {token('pushed')}\n"})
     leak = token("branch")
     assert deliver(pipeline, account, push_to(shop.full_name, branches=(f"fix-{leak}",), author=leak)) == 1
@@ -126,7 +115,7 @@ def test_a_push_to_a_repository_of_an_owner_is_a_run_of_that_repository(
 def test_several_waiting_pushes_are_one_run_and_a_later_one_is_another(
     pipeline: Pipeline, account: Account, shop: ServedRepository
 ) -> None:
-    add_target(pipeline, account, repository_spec(shop.full_name))
+    pipeline.add_target(account, repository_spec(shop.full_name))
     first = push_to(shop.full_name)
     second = push_to(shop.full_name, branches=("fix",), author="Ben", after="3" * 40)
     assert deliver(pipeline, account, first, second) == 1
@@ -145,7 +134,7 @@ def test_a_second_push_in_the_same_second_is_not_taken_for_the_first(
     pipeline: Pipeline, account: Account, shop: ServedRepository
 ) -> None:
     """GitHub's time of the last push has whole seconds."""
-    add_target(pipeline, account, owner_spec(shop.full_name.partition("/")[0]))
+    pipeline.add_target(account, owner_spec(shop.full_name.partition("/")[0]))
     assert deliver(pipeline, account, push_to(shop.full_name)) == 1
     execute(pipeline, account, runs(pipeline, account)[0])
     shop.repo.commit({"a.env": f"token = {token('second')}\n"})  # the API shows the same time
@@ -154,7 +143,7 @@ def test_a_second_push_in_the_same_second_is_not_taken_for_the_first(
 
 
 def test_a_false_push_resolves_nothing(pipeline: Pipeline, account: Account, shop: ServedRepository) -> None:
-    add_target(pipeline, account, repository_spec(shop.full_name))
+    pipeline.add_target(account, repository_spec(shop.full_name))
     shop.push({"a.env": f"token = {token('there')}\n"})
     for number, push in enumerate(
         (push_to(shop.full_name), push_to(shop.full_name, branches=("gone",), before="4" * 40, after=None))
@@ -168,7 +157,7 @@ def test_a_false_push_resolves_nothing(pipeline: Pipeline, account: Account, sho
 def test_a_push_to_an_unknown_repository_is_counted_as_ignored(
     pipeline: Pipeline, account: Account, shop: ServedRepository
 ) -> None:
-    add_target(pipeline, account, repository_spec(shop.full_name))
+    pipeline.add_target(account, repository_spec(shop.full_name))
     hook_id, stranger = add_hook(pipeline, account), f"{shop.full_name}2"
     assert deliver(pipeline, account, push_to(stranger), push_to(stranger), hook=hook_id) == 0
     assert runs(pipeline, account) == []
@@ -180,7 +169,7 @@ def test_a_push_to_an_unknown_repository_is_counted_as_ignored(
 def test_a_push_to_a_repository_of_another_account_starts_nothing_there(
     pipeline: Pipeline, account: Account, shop: ServedRepository
 ) -> None:
-    add_target(pipeline, account, repository_spec(shop.full_name))
+    pipeline.add_target(account, repository_spec(shop.full_name))
     other = pipeline.create_account()
     assert deliver(pipeline, other, push_to(shop.full_name)) == 0
     assert runs(pipeline, account) == runs(pipeline, other) == []
@@ -190,7 +179,7 @@ def test_a_repository_that_the_target_leaves_out_is_a_gap(
     pipeline: Pipeline, account: Account, shop: ServedRepository
 ) -> None:
     owner = shop.full_name.partition("/")[0]
-    add_target(pipeline, account, owner_spec(owner, exclude=("shop",)))
+    pipeline.add_target(account, owner_spec(owner, exclude=("shop",)))
     assert deliver(pipeline, account, push_to(shop.full_name)) == 1
     run = execute(pipeline, account, runs(pipeline, account)[0])
     assert [(gap.what, gap.why) for gap in run.coverage_gaps] == [
@@ -204,7 +193,7 @@ def test_a_push_on_a_host_without_an_api_is_found_by_its_address(
 ) -> None:
     owner = pipeline.add_owner()
     repository = pipeline.add_repository(f"{owner}/plain", {"a.env": f"token = {token('plain')}\n"})
-    add_target(pipeline, account, plain_spec(repository.full_name))
+    pipeline.add_target(account, plain_spec(repository.full_name))
     push = push_to(repository.full_name, "git.example", host=HookHost.GITLAB)
     assert deliver(pipeline, account, push) == 1
     assert execute(pipeline, account, runs(pipeline, account)[0]).findings_new == 1
@@ -216,7 +205,7 @@ def test_a_push_on_a_host_without_an_api_is_found_by_its_address(
 def test_a_scheduled_run_is_not_delayed_by_a_push(
     pipeline: Pipeline, account: Account, shop: ServedRepository
 ) -> None:
-    target = add_target(pipeline, account, repository_spec(shop.full_name))
+    target = pipeline.add_target(account, repository_spec(shop.full_name))
     assert deliver(pipeline, account, push_to(shop.full_name)) == 1
 
     async def has_unfinished() -> bool:
@@ -230,8 +219,8 @@ def test_after_refused_deliveries_all_targets_on_the_host_are_run_once(
     pipeline: Pipeline, account: Account, shop: ServedRepository
 ) -> None:
     owner = shop.full_name.partition("/")[0]
-    add_target(pipeline, account, owner_spec(owner))
-    add_target(pipeline, account, TargetSpec(TargetKind.SITE, "https://www.example.com/"))
+    pipeline.add_target(account, owner_spec(owner))
+    pipeline.add_target(account, TargetSpec(TargetKind.SITE, "https://www.example.com/"))
     hook_id = add_hook(pipeline, account)
 
     async def refuse() -> int:
