@@ -11,6 +11,7 @@ import pytest
 from outcrop.domain.account import Account, LinkKind, Member, OneTimeLink, Role
 from outcrop.domain.errors import BadInputError, ForbiddenError, NotFoundError, OutcropError, SignInError
 from outcrop.services import accounts, sessions, team
+from outcrop.services.team import passwords, second_factor
 from outcrop.store.db import Pool
 from tests.support.backend import Backend
 from tests.support.members import (
@@ -390,7 +391,7 @@ def test_a_reset_link_sets_the_password_once_and_ends_every_session(
 def change_password(backend: Backend, member: Member, old: str, new: str, keep: UUID) -> None:
     with_pool(
         backend,
-        lambda pool: team.change_password(pool, member, old=old, new=new, keep=keep, now=NOW),
+        lambda pool: passwords.change_password(pool, member, old=old, new=new, keep=keep, now=NOW),
     )
 
 
@@ -435,9 +436,9 @@ def test_a_stolen_session_cannot_guess_the_password(
 # --- the second factor
 
 
-def begin_totp(backend: Backend, member: Member, password: str = PASSWORD) -> team.TotpSetup:
+def begin_totp(backend: Backend, member: Member, password: str = PASSWORD) -> second_factor.TotpSetup:
     return with_pool(
-        backend, lambda pool: team.begin_totp(pool, backend.keys, member, password=password, now=NOW)
+        backend, lambda pool: second_factor.begin_totp(pool, backend.keys, member, password=password, now=NOW)
     )
 
 
@@ -456,7 +457,7 @@ def enable_totp(backend: Backend, account: Account, member: Member) -> tuple[pyo
     setup = begin_totp(backend, member)
     app = cast("pyotp.TOTP", pyotp.parse_uri(setup.uri))
     assert app.secret == setup.secret
-    codes = backend.run(lambda db: team.confirm_totp(db, backend.keys, member, app.at(NOW), NOW))
+    codes = backend.run(lambda db: second_factor.confirm_totp(db, backend.keys, member, app.at(NOW), NOW))
     return app, codes
 
 
@@ -470,17 +471,19 @@ def test_a_second_factor_has_no_effect_until_it_is_confirmed(
     backend: Backend, account: Account, owner: Member
 ) -> None:
     setup = begin_totp(backend, owner)
-    assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) is None
+    assert backend.run(lambda db: second_factor.count_recovery_codes(db, account, owner)) is None
     assert sign_in(backend, owner.email)
     with pytest.raises(BadInputError):
-        backend.run(lambda db: team.confirm_totp(db, backend.keys, owner, "000000", NOW + 365 * DAY))
+        backend.run(lambda db: second_factor.confirm_totp(db, backend.keys, owner, "000000", NOW + 365 * DAY))
     app, codes = enable_totp(backend, account, owner)
     assert app.secret != setup.secret
-    assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) == 10
+    assert backend.run(lambda db: second_factor.count_recovery_codes(db, account, owner)) == 10
     with pytest.raises(BadInputError):
         begin_totp(backend, owner)
     with pytest.raises(BadInputError):
-        backend.run(lambda db: team.confirm_totp(db, backend.keys, owner, app.at(NOW + STEP), NOW + STEP))
+        backend.run(
+            lambda db: second_factor.confirm_totp(db, backend.keys, owner, app.at(NOW + STEP), NOW + STEP)
+        )
     stored = everything_stored(backend)
     for secret in (app.secret, setup.secret, *codes, *(code.replace("-", "") for code in codes)):
         assert secret not in stored
@@ -553,7 +556,7 @@ def test_each_recovery_code_works_once_and_for_its_member_only(
     assert sign_in(backend, owner.email, code=codes[0].upper())
     assert refusal_code(backend, owner.email, code=codes[0]) == "wrong"
     assert sign_in(backend, owner.email, code=codes[1].replace("-", ""))
-    assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) == 8
+    assert backend.run(lambda db: second_factor.count_recovery_codes(db, account, owner)) == 8
     assert trail(backend, account)[-1][4]["recovery_codes_left"] == 8
 
 
@@ -563,18 +566,21 @@ def test_a_second_factor_is_disabled_by_the_password_or_the_operator(
     enable_totp(backend, account, owner)
     with pytest.raises(SignInError):
         with_pool(
-            backend, lambda pool: team.disable_totp(pool, owner, password="a wrong pass phrase", now=NOW)
+            backend,
+            lambda pool: second_factor.disable_totp(pool, owner, password="a wrong pass phrase", now=NOW),
         )
     assert refusal_code(backend, owner.email) == "code_needed"
-    with_pool(backend, lambda pool: team.disable_totp(pool, owner, password=PASSWORD, now=NOW))
+    with_pool(backend, lambda pool: second_factor.disable_totp(pool, owner, password=PASSWORD, now=NOW))
     assert sign_in(backend, owner.email)
-    assert backend.run(lambda db: team.count_recovery_codes(db, account, owner)) is None
+    assert backend.run(lambda db: second_factor.count_recovery_codes(db, account, owner)) is None
     with pytest.raises(BadInputError):
-        with_pool(backend, lambda pool: team.disable_totp(pool, owner, password=PASSWORD, now=NOW))
+        with_pool(backend, lambda pool: second_factor.disable_totp(pool, owner, password=PASSWORD, now=NOW))
     enable_totp(backend, account, owner)
     for _ in range(2):
         assert (
-            backend.run(lambda db: team.disable_totp_by_operator(db, owner.email, by="operator", now=NOW))
+            backend.run(
+                lambda db: second_factor.disable_totp_by_operator(db, owner.email, by="operator", now=NOW)
+            )
             == owner
         )
     assert sign_in(backend, owner.email)

@@ -11,6 +11,7 @@ from outcrop.domain.account import LINK_LIFETIME, LinkKind, Member, Role
 from outcrop.domain.errors import BadInputError
 from outcrop.runtime import open_session
 from outcrop.services import accounts, team
+from outcrop.services.team import second_factor
 from outcrop.settings import Settings
 
 user = typer.Typer(help="Members of accounts.", no_args_is_help=True)
@@ -129,7 +130,9 @@ def turn_totp_off(email: str, as_json: AsJson = False) -> None:
 
     async def main() -> Member:
         async with cli.transaction(settings) as session:
-            return await team.disable_totp_by_operator(session.db, email, by=OPERATOR, now=session.now)
+            return await second_factor.disable_totp_by_operator(
+                session.db, email, by=OPERATOR, now=session.now
+            )
 
     show({"email": run(main).email, "totp": False}, as_json=as_json)
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from outcrop.domain.errors import OutcropError
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import sessions, team
+from outcrop.services.team import passwords, second_factor
 
 
 async def show_security(request: PortalRequest) -> Response:
@@ -20,7 +21,7 @@ async def change_password(request: PortalRequest) -> Response:
     if form.raw("new") != form.raw("again"):
         return await _page(request, message="the two new passwords differ")
     try:
-        await team.change_password(
+        await passwords.change_password(
             request.pool,
             request.signed.member,
             old=form.raw("old"),
@@ -37,7 +38,7 @@ async def change_password(request: PortalRequest) -> Response:
 
 async def begin_totp(request: PortalRequest) -> Response:
     try:
-        new = await team.begin_totp(
+        new = await second_factor.begin_totp(
             request.pool,
             request.keys,
             request.signed.member,
@@ -51,11 +52,11 @@ async def begin_totp(request: PortalRequest) -> Response:
 
 async def confirm_totp(request: PortalRequest) -> Response:
     try:
-        recovery = await team.confirm_totp(
+        recovery = await second_factor.confirm_totp(
             request.db, request.keys, request.signed.member, request.form.get("code"), now=request.now
         )
     except OutcropError as error:
-        pending = await team.find_pending_totp(
+        pending = await second_factor.find_pending_totp(
             request.db, request.keys, request.signed.account, request.signed.member
         )
         return await _page(request, message=error.message, new=pending)
@@ -65,7 +66,7 @@ async def confirm_totp(request: PortalRequest) -> Response:
 async def renew_recovery_codes(request: PortalRequest) -> Response:
     """Replace the recovery codes and show the new ones once, in this response."""
     try:
-        recovery = await team.renew_recovery_codes(
+        recovery = await second_factor.renew_recovery_codes(
             request.pool, request.signed.member, password=request.form.raw("password"), now=request.now
         )
     except OutcropError as error:
@@ -75,7 +76,7 @@ async def renew_recovery_codes(request: PortalRequest) -> Response:
 
 async def remove_totp(request: PortalRequest) -> Response:
     try:
-        await team.disable_totp(
+        await second_factor.disable_totp(
             request.pool, request.signed.member, password=request.form.raw("password"), now=request.now
         )
     except OutcropError as error:
@@ -129,7 +130,7 @@ async def _page(
     request: PortalRequest,
     *,
     message: str | None = None,
-    new: team.TotpSetup | None = None,
+    new: second_factor.TotpSetup | None = None,
     recovery: list[str] | None = None,
     renewed: bool = False,
 ) -> Response:
@@ -138,7 +139,9 @@ async def _page(
         "security.html",
         400 if message else 200,
         sessions=await sessions.list_sessions(request.db, request.account_id, request.signed.member.id),
-        totp=await team.count_recovery_codes(request.db, request.signed.account, request.signed.member),
+        totp=await second_factor.count_recovery_codes(
+            request.db, request.signed.account, request.signed.member
+        ),
         message=message,
         secret=new and new.secret,
         code=new and await asyncio.to_thread(_qr_code, new.uri),

@@ -1,4 +1,4 @@
-"""Manage the members of an account from the portal: invitations, roles, passwords and second factors.
+"""Manage the members of an account from the portal: invitations, roles, and what an account requires.
 
 The parameter `by` is the acting member, whose current role decides, or the name of the operator, who may do
 everything. Functions that hash a password get the connection pool and open short transactions themselves.
@@ -6,11 +6,9 @@ everything. Functions that hash a password get the connection pool and open shor
 
 import hashlib
 import secrets
-from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from outcrop.domain import totp
 from outcrop.domain.account import (
     LINK_LIFETIME,
     PERMISSIONS,
@@ -23,34 +21,15 @@ from outcrop.domain.account import (
     checked_password,
     manages,
 )
-from outcrop.domain.errors import (
-    BadInputError,
-    ForbiddenError,
-    NotFoundError,
-    SignInError,
-    SignInLimitedError,
-)
-from outcrop.domain.secret import Secret, reveal
+from outcrop.domain.errors import BadInputError, ForbiddenError, NotFoundError
 from outcrop.lazy_regex import regex
 from outcrop.notes import mask_random_words
+from outcrop.services.team.passwords import hash_password
 from outcrop.store import audit
 from outcrop.store.db import Connection, Pool
-from outcrop.store.keyring import Keyring
 from outcrop.store.people import accounts, links, second_factors, sessions, sign_in_attempts
-from outcrop.store.people.accounts import MemberCredentials
-from outcrop.store.people.passwords import PASSWORDS, PasswordCaller, PasswordQueueFullError
-from outcrop.store.people.sign_in_attempts import Visitor
 
 _TOKEN = regex(r"[A-Za-z0-9_-]{43}")  # 256 bits
-_RETRY_IF_BUSY = 5  # seconds to wait if too many passwords are being hashed
-
-
-@dataclass(frozen=True, slots=True)
-class TotpSetup:
-    """The secret for an authenticator app, as text and as an `otpauth` URI. It is shown once."""
-
-    secret: str = field(repr=False)
-    uri: str = field(repr=False)
 
 
 # --- invitations and other links
@@ -153,7 +132,7 @@ async def accept_link(pool: Pool, token: str, *, password: str, now: datetime) -
     async with pool.connection() as db:
         if await find_link(db, token, now=now) is None:
             raise _link_error()
-    password_hash = await _hash_password(password, token)
+    password_hash = await hash_password(password, token)
     async with pool.connection() as db, db.transaction():
         if (used := await links.use_link(db, _sha256(token), now=now)) is None:
             raise _link_error()
@@ -235,97 +214,7 @@ async def remove_member(
     )
 
 
-# --- the password and the second factor
-
-
-async def change_password(
-    pool: Pool, member: Member, *, old: str, new: str, keep: UUID, now: datetime
-) -> None:
-    """Set a member's new password, after a check of the old one, and end all sessions except `keep`."""
-    checked_password(new)
-    confirmed = await _confirm_password(pool, member, old, "user.change_password", now=now)
-    password_hash = await _hash_password(new, str(member.id))
-    async with pool.connection() as db, db.transaction():
-        current = await _lock_unchanged(db, confirmed)
-        await accounts.update_password(db, current.account_id, member.id, password_hash)
-        ended = await sessions.delete_all(db, current.account_id, member.id, keep=keep)
-        line = audit.AuditLine(
-            now, member.email, "user.change_password", member.email, detail={"sessions_ended": ended}
-        )
-        await audit.append(db, current.account_id, line)
-
-
-async def begin_totp(pool: Pool, keys: Keyring, member: Member, *, password: str, now: datetime) -> TotpSetup:
-    """Create the secret of a second factor, after a check of the password.
-
-    Signing in needs no code before `confirm_totp`.
-    """
-    confirmed = await _confirm_password(pool, member, password, "user.totp_begin", now=now)
-    secret = totp.secret_text(secrets.token_bytes(totp.SECRET_BYTES))
-    async with pool.connection() as db, db.transaction():
-        account_id = (await _lock_unchanged(db, confirmed)).account_id
-        factor = await second_factors.lock(db, account_id, member.id)
-        if factor is not None and factor.confirmed:
-            raise BadInputError("the second step is on already")
-        await second_factors.save_unconfirmed(
-            db, account_id, member.id, keys.seal(Secret(secret, mask_all=True), account_id, member.id)
-        )
-        line = audit.AuditLine(now, member.email, "user.totp_begin", member.email)
-        await audit.append(db, account_id, line)
-    return TotpSetup(secret, totp.address(secret, member.email))
-
-
-async def find_pending_totp(
-    db: Connection, keys: Keyring, account: Account, member: Member
-) -> TotpSetup | None:
-    """Return the secret of a second factor that is not confirmed yet; None if there is none.
-
-    The member's app has this secret already; a new one would leave a useless entry in the app.
-    """
-    factor = await second_factors.lock(db, account.id, member.id)
-    if factor is None or factor.confirmed:
-        return None
-    secret = reveal(keys.open(factor.box, account.id, member.id, mask_all=True))
-    return TotpSetup(secret, totp.address(secret, member.email))
-
-
-async def confirm_totp(db: Connection, keys: Keyring, member: Member, code: str, now: datetime) -> list[str]:
-    """Turn the second factor on with a first code; return the recovery codes. Each of them works once."""
-    credentials = await accounts.lock_credentials(db, member.account, member.id)
-    if credentials is None:
-        raise BadInputError("there is no second step to confirm")
-    account_id = credentials.account_id
-    factor = await second_factors.lock(db, account_id, member.id)
-    if factor is None or factor.confirmed:
-        raise BadInputError("there is no second step to confirm")
-    secret = reveal(keys.open(factor.box, account_id, member.id, mask_all=True))
-    if (step := totp.used_step(secret, code, after=factor.last_step, now=now)) is None:
-        raise BadInputError(
-            "the code is wrong: enter the one that the app shows now, and check the clock of its device"
-        )
-    codes = _make_recovery_codes()
-    await second_factors.confirm(
-        db, account_id, member.id, step, [totp.recovery_digest(code) for code in codes], now=now
-    )
-    await audit.append(db, account_id, audit.AuditLine(now, member.email, "user.totp_on", member.email))
-    return codes
-
-
-async def renew_recovery_codes(pool: Pool, member: Member, *, password: str, now: datetime) -> list[str]:
-    """Replace a member's recovery codes by new ones, after a check of the password; return the new ones."""
-    confirmed = await _confirm_password(pool, member, password, "user.recovery_codes", now=now)
-    async with pool.connection() as db, db.transaction():
-        account_id = (await _lock_unchanged(db, confirmed)).account_id
-        factor = await second_factors.lock(db, account_id, member.id)
-        if factor is None or not factor.confirmed:
-            raise BadInputError("the second step is off")
-        codes = _make_recovery_codes()
-        await second_factors.replace_recovery_codes(
-            db, account_id, member.id, [totp.recovery_digest(code) for code in codes]
-        )
-        line = audit.AuditLine(now, member.email, "user.recovery_codes", member.email)
-        await audit.append(db, account_id, line)
-    return codes
+# --- second factors of the account
 
 
 async def require_second_factor(
@@ -354,91 +243,6 @@ async def is_second_factor_required(db: Connection, account: Account) -> bool:
 async def list_second_factors(db: Connection, account: Account) -> set[UUID]:
     """Return the ids of the members of the account who have a second factor."""
     return await second_factors.select_members(db, account.id)
-
-
-def _make_recovery_codes() -> list[str]:
-    """Return new recovery codes."""
-    return [totp.recovery_code(secrets.token_bytes(totp.RECOVERY_BYTES)) for _ in range(totp.RECOVERY_CODES)]
-
-
-async def count_recovery_codes(db: Connection, account: Account, member: Member) -> int | None:
-    """Return how many recovery codes are unused; None if the second factor is off."""
-    return await second_factors.count_recovery_codes(db, account.id, member.id)
-
-
-async def disable_totp(pool: Pool, member: Member, *, password: str, now: datetime) -> None:
-    """Turn the second factor off, after a check of the password."""
-    confirmed = await _confirm_password(pool, member, password, "user.totp_off", now=now)
-    async with pool.connection() as db, db.transaction():
-        current = await _lock_unchanged(db, confirmed)
-        if await accounts.requires_second_factor(db, current.account_id):
-            raise BadInputError("this account requires a second factor")
-        if not await second_factors.delete(db, current.account_id, member.id):
-            raise BadInputError("the second step is off already")
-        line = audit.AuditLine(now, member.email, "user.totp_off", member.email)
-        await audit.append(db, current.account_id, line)
-
-
-async def disable_totp_by_operator(db: Connection, email: str, *, by: str, now: datetime) -> Member:
-    """Turn the second factor off for a member who has lost app and recovery codes. For the operator only."""
-    if "\0" in email or (found := await accounts.lock_member(db, email)) is None:
-        raise NotFoundError(f"there is no user {email!r}")
-    account_id, member = found
-    if await second_factors.delete(db, account_id, member.id):
-        await audit.append(db, account_id, audit.AuditLine(now, by, "user.totp_off", member.email))
-    return member
-
-
-async def _confirm_password(
-    pool: Pool, member: Member, password: str, action: str, *, now: datetime
-) -> MemberCredentials:
-    """Check the password of a signed-in member; return the member's credentials.
-
-    Failures of the member count together, and apart from those of signing in. `action` is the audit action
-    of a failed attempt.
-    """
-    visitor = Visitor(member.email, None, f"member {member.id}")
-    async with pool.connection() as db, db.transaction():
-        attempt = await sign_in_attempts.begin_attempt(db, visitor, now=now)
-        known = None if attempt.id is None else await accounts.lock_credentials(db, member.account, member.id)
-    if attempt.id is None:
-        raise SignInLimitedError(attempt.retry_after)
-    try:
-        is_right = await PASSWORDS.verify(
-            None if known is None else known.password_hash, password, PasswordCaller(keys=(str(member.id),))
-        )
-    except PasswordQueueFullError:
-        async with pool.connection() as db:
-            await sign_in_attempts.delete_attempt(db, attempt.id)
-        raise SignInLimitedError(_RETRY_IF_BUSY) from None
-    async with pool.connection() as db, db.transaction():
-        if is_right and known is not None:
-            await sign_in_attempts.delete_own_attempts(db, visitor)
-            return known
-        await sign_in_attempts.mark_failed(db, attempt.id)
-        if known is not None:
-            await audit.append(
-                db,
-                known.account_id,
-                audit.AuditLine(now, member.email, action, member.email, "failed", {"wrong": "password"}),
-            )
-    raise SignInError("the password is wrong")
-
-
-async def _lock_unchanged(db: Connection, confirmed: MemberCredentials) -> MemberCredentials:
-    """Lock and return the member's credentials; raise SignInError if the password was changed meanwhile."""
-    current = await accounts.lock_credentials(db, confirmed.member.account, confirmed.member.id)
-    if current is None or current.password_hash != confirmed.password_hash:
-        raise SignInError("the password was changed meanwhile")
-    return current
-
-
-async def _hash_password(password: str, key: str) -> str:
-    """Hash a password of the person with this key; raise SignInLimitedError if too many are being hashed."""
-    try:
-        return await PASSWORDS.hash(password, PasswordCaller(keys=(key,)))
-    except PasswordQueueFullError:
-        raise SignInLimitedError(_RETRY_IF_BUSY) from None
 
 
 async def _lock_role(db: Connection, account: Account, by: Member | str) -> Role:
