@@ -1,12 +1,13 @@
-"""End a process together with its parent, and kill a process with all processes that it started."""
+"""End a process with its parent, kill it with all that it started, and start processes uninterrupted."""
 
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 _CHECK_INTERVAL = 0.5  # seconds
 
@@ -28,6 +29,28 @@ def watch_parent(wait: Callable[[], object], *, stop_within: float | None = None
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+@contextmanager
+def delay_interrupts() -> Iterator[None]:
+    """Handle a SIGINT that arrives in the block after the block: for blocks that start a process.
+
+    An interrupt between a process's start and our wait for it would leave the process running, and Python
+    loses an interrupt that arrives while it forks. A handler delays the signal, not a signal mask, since the
+    process would inherit that. Only the main thread is interrupted.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    delayed: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: delayed.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if delayed:
+            handler(*delayed[0])
 
 
 def wait_for_end(parent: int) -> None:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -111,3 +113,22 @@ def test_closing_the_iterator_of_results_stops_the_threads() -> None:
     results.close()  # type: ignore[attr-defined]
     is_closed.set()
     assert len(taken) <= 2
+
+
+INTERRUPTED_WHILE_FORKING = """
+import os, signal
+from outcrop.sources.fork_pool import run_in_processes
+
+os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGINT))
+try:
+    list(run_in_processes(range(3), lambda batches, emit: [emit(batch) for batch in batches], 2))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_while_a_process_is_forked_is_not_lost() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_WHILE_FORKING], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "interrupted\n", "")

@@ -24,7 +24,7 @@ from typing import Any
 
 from outcrop.domain.errors import OperatorError
 from outcrop.lazy_regex import compile_all
-from outcrop.processes import wait_for_end, watch_parent
+from outcrop.processes import delay_interrupts, wait_for_end, watch_parent
 from outcrop.sandbox import READ_ONLY, restrict
 from outcrop.sources.budget import SourceBudget, was_cut
 
@@ -82,21 +82,20 @@ def run_in_processes(  # noqa: C901 - starting and receiving share the processes
             args=(first_batch, queue, writer, work, [*processes, reader], os.getpid(), limits),
             daemon=True,
         )
-        process.start()
+        with delay_interrupts():
+            process.start()
+            processes[reader] = process
         writer.close()
-        processes[reader] = process
 
-    for batch in list(
-        islice(remaining, jobs)
-    ):  # one process per batch at most, and each starts with its batch
-        start_process(batch)
     errors: list[BaseException] = []
     stop = threading.Event()
-    feeder = threading.Thread(
-        target=_feed, args=(remaining, queue, len(processes), stop, errors), daemon=True
-    )
-    feeder.start()
     try:
+        for batch in list(islice(remaining, jobs)):  # at most one process per batch, which it starts with
+            start_process(batch)
+        feeder = threading.Thread(
+            target=_feed, args=(remaining, queue, len(processes), stop, errors), daemon=True
+        )
+        feeder.start()
         while processes:
             for pipe, result in _receive(processes):
                 if not isinstance(result, _ProcessEnd):

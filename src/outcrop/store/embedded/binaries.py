@@ -6,17 +6,14 @@ import os
 import pwd
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 from outcrop.domain.errors import OperatorError
+from outcrop.processes import delay_interrupts
 
 OLDEST_MAJOR = 15
 
@@ -50,7 +47,7 @@ class PostgresPrograms:
         A keyboard interrupt is raised only after the program has ended.
         """
         uid, gid = self.account or (None, None)
-        with _delay_interrupts():
+        with delay_interrupts():
             process = subprocess.run(
                 [*self.prefix, self.bin_dir / name, *args],
                 stdin=subprocess.DEVNULL,
@@ -75,28 +72,6 @@ class PostgresPrograms:
             return self.run("postgres", "--version")[0] == 0
         except OSError:
             return False
-
-
-@contextmanager
-def _delay_interrupts() -> Iterator[None]:
-    """Handle a SIGINT that arrives in the block after the block.
-
-    Otherwise an interrupt between a program's start and our wait for it would leave it running. A handler
-    delays the signal, not a signal mask, since the program would inherit that. Only the main thread is
-    interrupted.
-    """
-    handler = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        yield
-        return
-    delayed: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: delayed.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if delayed:
-            handler(*delayed[0])
 
 
 def find_programs(
