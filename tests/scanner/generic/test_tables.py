@@ -1,4 +1,4 @@
-"""Passwords in columns are found: CSV of browsers and password managers, Markdown, SQL."""
+"""Passwords in columns are found: CSV of browsers and password managers, bars, aligned columns, SQL."""
 
 import pytest
 
@@ -26,6 +26,12 @@ TABLES = {
     f"| db | crm | `{PASSWORD}` |\n\nthe end",
     "Markdown, bold": f"| **User** | **Password** |\n|---|---|\n| crm | **{PASSWORD}** |\n",
     "Markdown without outer bars": f"User | Password\n--- | ---\ncrm | {PASSWORD}\n",
+    "psql": f" id | login |  password\n----+-------+------------\n  1 | crm   | {PASSWORD}\n(1 row)\n",
+    "MySQL": "+----+------------+\n| id | password   |\n+----+------------+\n"
+    f"|  1 | {PASSWORD} |\n+----+------------+\n",
+    "aligned": f"NAME   USER   PASSWORD     NOTE\ndb1                        none\ndb2    crm    {PASSWORD}   a  b\n",
+    "aligned, with a rule": f"Host      Password\n----      --------\nweb.corp  {PASSWORD}\n",
+    "aligned, two words": f"SERVICE   CLIENT SECRET   OWNER\ncrm       {PASSWORD}      ops",
     "SQL": f"INSERT INTO users (id, login, password) VALUES (1, 'crm', '{PASSWORD}');",
     "SQL in lines": "insert into `users` (`id`,`login`,`passwd`,`at`)\nVALUES\n  (1,'ops',NULL,NOW()),\n"
     f"  (2,'crm','{PASSWORD}',NOW());",
@@ -55,6 +61,20 @@ def test_a_word_in_a_column_for_tokens_is_no_token():
         token
     ]
     assert values(f"service,token\nmaps,{token}\nmail,sunnyharbour\n") == [token]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"The login     of the password    is long\nand here      a text {PASSWORD} goes on\n",
+        f"USER   PASSWORD     NOTE\nmore text than the column {PASSWORD}\n",
+        f"USER   PASSWORD     NOTE\n\ncrm    {PASSWORD}   x\n",
+        f"    password    \n    {PASSWORD}   \n",
+    ],
+    ids=["sentence", "another line", "after an empty line", "one column"],
+)
+def test_text_below_words_with_spaces_between_them_is_no_table(text):
+    assert values(text) == []
 
 
 def test_a_word_beside_a_url_and_a_user_is_a_password():

@@ -45,6 +45,26 @@ def test_a_word_matches_in_all_usual_spellings(name):
 
 
 @pytest.mark.parametrize(
+    "lead", ["acmemail = ", '"acme_mail": "', "ACME_MAIL=", "  - acme-mail: '", "c['acmemail'] = '"]
+)
+def test_the_word_alone_may_be_the_name(lead):
+    value = drawn(HEX, 32, lead)
+    assert values(f"{lead}{value}\n", rules=own_rules(RULE)) == [value]
+
+
+@pytest.mark.parametrize(
+    "lead", ["notacmemail = ", "acmemail-5.1 = ", "acmemail archive: ", "acmemail ", "acmemail == x: "]
+)
+def test_other_text_than_an_assignment_after_the_word_alone_leads_to_no_value(lead):
+    assert values(f"{lead}{drawn(HEX, 32, lead)}\n", rules=own_rules(RULE)) == []
+
+
+def test_a_tight_word_alone_is_no_name():
+    rules = own_rules(RULE.replace("acme mail", "box") + "tight = true\n")
+    assert values(f'box = "{drawn(HEX, 32, 1)}"\n', rules=rules) == []
+
+
+@pytest.mark.parametrize(
     "name", ["INBOX_TOKEN=", "box of things whose key is ", "box: 3, key: ", "box_path="]
 )
 def test_a_tight_word_must_be_part_of_the_name(name):

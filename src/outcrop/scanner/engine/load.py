@@ -27,7 +27,7 @@ from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.rules.cache_format import FORMAT, LazyRules, deserialize_rules, serialize_rules
 from outcrop.scanner.rules.model import BUILT_IN_RULES, PACKAGED_RULES, Rule, list_rule_files
 
-ENGINE = 43  # part of the version; increase it if the same rules would find something else
+ENGINE = 44  # part of the version; increase it if the same rules would find something else
 _VERSION_PREFIX = f"{ENGINE} {hyperscan.__version__} {FORMAT}".encode()  # type: ignore[attr-defined]
 VERSION_LENGTH = 32  # hexadecimal digits
 MAX_UNUSED = 30 * 86_400  # seconds after which a rule set that no scan has used is removed from the cache

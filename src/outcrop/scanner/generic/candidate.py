@@ -7,6 +7,7 @@ written; each place has points in `score.POINTS`:
 - `element`: the content of an XML element, a value in the line below its name, or text after `;` or `[`;
 - `option`, `command`: the argument of an option of a command, or of the command itself;
 - `said`: in a sentence such as `user x, password y`;
+- `below`: in a line of its own, below the line with its name;
 - `header`: in an HTTP header; `call`: the argument of a call that is known to take a credential.
 """
 
@@ -25,7 +26,7 @@ VALUE_END = regex(
     rb"&(?:amp;)?[\w.\[\]-]+=|;[ \t]*[\w .-]+=|,[ \t]*[\w.-]+[=:]|\\+[nrt\"']|[;,]$|[)}\]]+[;,]*$"
     rb"|&(?:quot|[lr][sd]quo|nbsp|#3[49]);|%26|\|$"
 )
-_PLACES_WITHOUT_QUOTES = frozenset({"bare", "option", "command", "said", "element"})
+_PLACES_WITHOUT_QUOTES = frozenset({"bare", "option", "command", "said", "below", "element"})
 _UNICODE_ESCAPE = regex(rb"\\u([0-9A-Fa-f]{4})")
 _PRINTABLE_ASCII = bytes(range(0x20, 0x7F))
 _MAX_LATIN1_LETTERS = 2  # of a password in an older charset; more are binary data

@@ -30,7 +30,10 @@ LAST_WORD = {
         rb"(?s:.*)(pass|pwd|pswd|secret|token|cred|psk|api[_.-]?key|contrase|kennwort|wachtwoord|senha|pw"
         rb"|identified by)"
     ),
-    "key": regex(rb"(?s:.*)(key|auth|salt|pepper|nonce|seed|jwt|bearer|cipher|hmac|session|licen[cs]e|otp)"),
+    "key": regex(
+        rb"(?s:.*)(key|auth|salt|pepper|nonce|seed|jwt|bearer|cipher|hmac|session|licen[cs]e|otp"
+        rb"|access(?![a-z]))"
+    ),
 }
 LAST_PLURAL = regex(rb"(?s:.*)(passwords|passwds|secrets|tokens|keys)")
 NAME_BYTES = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_.-" + bytes(range(0x80, 0x100))

@@ -43,6 +43,13 @@ _WORDS_OF_NOUN = {
     """),
 }
 _NOUN_OF_WORD = {word: noun for noun, words in _WORDS_OF_NOUN.items() for word in words}
+# The last two words of a name.
+_NOUN_OF_PHRASE = {
+    "identified by": Noun.PASSWORD,
+    "auth code": Noun.SECRET,
+    "authorization code": Noun.SECRET,
+    "secret id": Noun.SECRET,
+}
 # Endings of longer words that are written together: `dbpassword`, `gittoken`.
 _ENDINGS = {
     Noun.PASSWORD: ("password", "passwd", "passphrase", "passwort", "pwd", "pass"),
@@ -118,12 +125,12 @@ def find_noun(name: bytes) -> Noun | None:
     cached.
     """
     words = _split(name)
-    if words[-2:] == ["identified", "by"]:
-        return Noun.PASSWORD
     if not _NOT_SECRET.isdisjoint(_split(name.rpartition(b".")[2]) if b"." in name else words):
         return None
-    if words[-2:] in (["auth", "code"], ["secret", "id"], ["authorization", "code"]):
-        return Noun.SECRET
+    if (noun := _NOUN_OF_PHRASE.get(" ".join(words[-2:]))) is not None:
+        return noun
+    if len(words) > 1 and words[-1] == "access":  # `S3_ACCESS`, `SECRET_ACCESS`: an access key
+        return find_noun(name[: name.lower().rindex(b"access")]) or Noun.KEY
     for at in range(len(words) - 1, -1, -1):
         noun = _noun_of_word(words[at])
         if noun is not None:

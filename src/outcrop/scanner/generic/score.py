@@ -57,6 +57,7 @@ POINTS = {
     "option": 0.0,
     "command": 0.0,
     "said": -3.0,
+    "below": -3.0,
     "header": 1.5,
     "call": -0.5,
     # The context.

@@ -1,8 +1,8 @@
 """Read the columns for passwords and secrets of tables.
 
-Four forms are read: CSV, as browsers and password managers export it; tables in Markdown; rows of an SQL
-`INSERT`; rows of a PostgreSQL `COPY`. `read_table` decides which form it is, and returns the cells of these
-columns.
+Five forms are read: CSV, as browsers and password managers export it; tables with bars, of Markdown or of a
+database's client; columns that spaces align; rows of an SQL `INSERT`; rows of a PostgreSQL `COPY`.
+`read_table` decides which form it is, and returns the cells of these columns.
 
 In all functions `data` is the text that is scanned; `start`, `stop`, `at` are offsets in it. `is_direct` says
 that other columns name the account, so that even a word may be the password.
@@ -20,7 +20,7 @@ _MAX_TABLE_BYTES = 1 << 20  # bytes that are read of one table
 _MAX_HEADER_BYTES = 1_000
 _BAR = b"|"
 _QUOTES = b"\"'"
-_HEADER_CELL_ENDS = b",;\t|\r\n"  # a match that ends otherwise ends inside a column name of SQL
+_HEADER_CELL_ENDS = b",;\t|\r\n "  # a match that ends otherwise ends inside a column name of SQL
 _COLUMN_NAME = rb"[\w .*`\"'#/-]{0,40}"
 # The header of a table, by its separator: a line of at least two column names.
 _HEADERS = {
@@ -30,7 +30,11 @@ _HEADERS = {
     )
     for separator in (b",", b";", b"\t", _BAR)
 }
-_MARKDOWN_RULE = regex(rb"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*\r?")
+# Column names with two spaces or more between them, and no punctuation of code or sentences.
+_ALIGNED_HEADER = regex(rb"[ ]*[\w*`#/.-]+(?:[ ]{1,40}[\w*`#/.-]+){0,40}[ ]{2}[ \w*`#/.-]*\r?")
+_ALIGNED_TEXT = regex(rb"[^\s]+(?:[ ][^\s]+)*")
+# The line below the names: `|---|---|`, `----+----`.
+_RULE = regex(rb"[ \t]*[|+]?[ \t]*:?-+:?[ \t]*(?:[|+][ \t]*:?-+:?[ \t]*)*[|+]?[ \t]*\r?")
 # A cell with the separator after it: quoted (group 1) or not (group 2).
 _CELLS = {
     separator: regex(rb"(?:\"((?:[^\"\n]|\"\")*+)\"|([^%b\n]*))(?:%b|$)" % ((re.escape(separator),) * 2))
@@ -97,9 +101,13 @@ def read_table(data: bytes, match_end: int) -> tuple[list[TableCell], int]:
     start = line_break + 1
     stop = data.find(b"\n", match_end - 1, start + _MAX_HEADER_BYTES + 1)
     is_whole_line = stop >= 0 and (line_break >= 0 or nearest == 0)
-    separator = _find_separator(data[start:stop]) if is_whole_line else None
-    if separator is None:
+    if not is_whole_line:
         return [], match_end
+    separator = _find_separator(data[start:stop])
+    if separator is None:
+        return (
+            _read_aligned(data, start, stop) if _ALIGNED_HEADER.fullmatch(data, start, stop) else ([], stop)
+        )
     header = _parse_header(data[start:stop], separator)
     return ([], stop) if header is None else _read_lines(data, stop, header)
 
@@ -161,6 +169,28 @@ def _read_lines(data: bytes, header_end: int, header: _Header) -> tuple[list[Tab
     return cells, table_end
 
 
+def _read_aligned(data: bytes, start: int, stop: int) -> tuple[list[TableCell], int]:
+    """Return the cells that may hold credentials below a header whose columns spaces align, and their end.
+
+    The header is the line from `start` to `stop`. The table ends before a line that has text between two
+    columns.
+    """
+    names = list(_ALIGNED_TEXT.finditer(data, start, stop))
+    columns = _find_credential_columns((at, name[0]) for at, name in enumerate(names))
+    starts = [name.start() - start for name in names]
+    cells: list[TableCell] = []
+    table_end = stop
+    for left, right in _table_lines(data, stop + 1, has_rule=False) if columns and len(names) > 1 else ():
+        line = data[left:right]
+        if any(line[at - 2 : at].strip() for at in starts[1:]):
+            break
+        found = [_ALIGNED_TEXT.match(data, left + at, right) for at in starts]
+        row = [cell.span() if cell else (right, right) for cell in found]
+        cells += _credential_cells(data, row, columns, is_direct=False)
+        table_end = right
+    return cells, table_end
+
+
 def _table_lines(data: bytes, at: int, *, has_rule: bool) -> Iterator[Span]:
     """Yield the span of each line from `at` on, up to an empty line or _MAX_TABLE_BYTES.
 
@@ -172,7 +202,7 @@ def _table_lines(data: bytes, at: int, *, has_rule: bool) -> Iterator[Span]:
         stop = data.find(b"\n", at)
         stop = len(data) if stop < 0 else stop
         if has_rule:
-            if not _MARKDOWN_RULE.fullmatch(data, at, stop):
+            if not _RULE.fullmatch(data, at, stop):
                 return
             has_rule = False
         elif not data[at:stop].strip():

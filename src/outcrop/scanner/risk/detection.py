@@ -49,6 +49,7 @@ _SENTENCES: dict[str, str] = {
     "option": "it is the argument of an option",
     "command": "it is the argument of a command",
     "said": "it is in a sentence",
+    "below": "it is alone in a line below its name",
     "header": "it is in a header",
     "call": "it is an argument of a call",
     "direct assignment": "only an operator is between its name and the value",

@@ -71,7 +71,8 @@ class FormTable(StrictTable):
     confidence: Literal["high", "medium", "low"] | None = None
     strength: Literal["prefix", "structured", "context", "generic"] | None = None
     judge: (
-        Literal["noun", "key", "members", "table", "option", "command", "said", "header", "call"] | None
+        Literal["noun", "key", "members", "table", "option", "command", "said", "below", "header", "call"]
+        | None
     ) = None
     trigger: str | None = None
 
@@ -100,6 +101,7 @@ def make_form(table: FormTable) -> CredentialForm:
         table.context,
         table.within or _CONTEXT_GAP,
         has_boundaries=table.judge not in LEAD_IN_JUDGES,
+        assigned=shorthand.make_assignment(table.word) if table.word and not table.tight else "",
     )
     form_trigger = _choose_trigger(table, regex.full)
     if table.judge in {"members", "table"} and not form_trigger.ends_match:
@@ -220,11 +222,14 @@ def _check_keys(table: FormTable) -> None:
         _check_filled_regex("exclude", table.exclude)
 
 
-def _join_regex(pattern: str, context: list[str], gap: int, *, has_boundaries: bool = True) -> _JoinedRegex:
+def _join_regex(
+    pattern: str, context: list[str], gap: int, *, has_boundaries: bool = True, assigned: str = ""
+) -> _JoinedRegex:
     """Return the regular expression for one of the words `context`, up to `gap` bytes, and a value.
 
-    `pattern` matches the value. A pattern with a group `secret` sets its own boundaries; any other gets
-    boundaries and the group unless `has_boundaries` is false. Raise PatternError if a pattern is wrong.
+    With `assigned` the value may also come right after a match of that. `pattern` matches the value. A
+    pattern with a group `secret` sets its own boundaries; any other gets boundaries and the group unless
+    `has_boundaries` is false. Raise PatternError if a pattern is wrong.
     """
     _check_filled_regex("pattern", pattern)
     for word in context:
@@ -235,7 +240,10 @@ def _join_regex(pattern: str, context: list[str], gap: int, *, has_boundaries: b
     if not context:
         return _JoinedRegex("", left + value)
     left = left.replace("(?:^|", "(?:")  # behind a context word the text cannot begin
-    return _JoinedRegex(f"(?is:(?:{'|'.join(context)}).{{0,{gap}}}?)", left + value)
+    words = f"(?is:(?:{'|'.join(context)}).{{0,{gap}}}?)"
+    if assigned:
+        return _JoinedRegex(f"(?:{words}{left}|(?is:{assigned}))", value)
+    return _JoinedRegex(words, left + value)
 
 
 def _boundary(pattern: str, *, last: bool) -> str:

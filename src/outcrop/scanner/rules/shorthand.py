@@ -30,6 +30,8 @@ _WITHIN_NAME = (
 # Name and value as a pair on two lines, at any indentation:
 # - name: ACME_API_KEY\n  value: …, variable "acme_token" {\n  default = …
 _PAIR = r"""(?:["',{ ]{0,4}\s{1,40}["']?(?:value|default))?"""
+# Between an issuer's word and its value, if the word alone is the name: datadog = "…", "algolia": "…"
+_ASSIGNMENT = r"""["'`]?\]?[ \t]{0,8}(?:=>|:=|[:=])[ \t]{0,8}["'`]?"""
 _MIN_FREE_WORD = 5  # letters; a shorter word is part of other words, so it must begin a name
 _CLASSES = {
     "digits": "[0-9]", "hex": "[0-9a-f]", "HEX": "[0-9A-F]", "lower": "[a-z]", "UPPER": "[A-Z]",
@@ -91,6 +93,14 @@ def make_context(words: Sequence[str], *, tight: bool) -> str:
     return f"{_words_and_gap(words, tight=tight)}(?:{_KEY_WORDS}){_KEY_WORD_END}{_PAIR}"
 
 
+def make_assignment(words: Sequence[str]) -> str:
+    """Return a regular expression for an issuer's word that is the name of a value, up to the value.
+
+    Raise PatternError if a word is no name.
+    """
+    return f"(?:^|[^0-9a-z])(?:{'|'.join(_name_pattern(word) for word in words)}){_ASSIGNMENT}"
+
+
 def make_trigger_pattern(words: Sequence[str], *, tight: bool) -> str:
     """Return a regular expression for the beginning of what `make_context` matches, cheap to search for.
 
@@ -119,11 +129,19 @@ def _word_pattern(word: str) -> str:
     A word must begin a name if its part before the first separator has fewer than _MIN_FREE_WORD characters.
     Raise PatternError if the word has one character only, or other characters than a name.
     """
-    if not re.fullmatch(r"[A-Za-z0-9]+(?:[ ._-]?[A-Za-z0-9]+)*", word) or len(word) < 2:
-        raise PatternError(f"word {word!r} is not a name; use context for a pattern")
-    pattern = re.sub(r"[ ._-]", lambda _: "[ ._-]?", word.lower())
+    pattern = _name_pattern(word)
     is_short = len(re.split("[ ._-]", word)[0]) < _MIN_FREE_WORD
     return ("(?:^|[^a-z0-9])" if is_short else "") + pattern
+
+
+def _name_pattern(word: str) -> str:
+    """Return a regular expression for a word anywhere; its separators are optional in the text.
+
+    Raise PatternError if the word has one character only, or other characters than a name.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9]+(?:[ ._-]?[A-Za-z0-9]+)*", word) or len(word) < 2:
+        raise PatternError(f"word {word!r} is not a name; use context for a pattern")
+    return re.sub(r"[ ._-]", lambda _: "[ ._-]?", word.lower())
 
 
 def min_entropy(values: Sequence[str]) -> float:
