@@ -1,6 +1,7 @@
 """Each kind of text that is no credential: examples of it, and near misses that are credentials."""
 
 import base64
+import json
 
 import pytest
 
@@ -23,6 +24,10 @@ def base62(length: int) -> str:
 
 def base64_text(length: int) -> str:
     return drawn(BASE64, length, length)
+
+
+def encoded_object(**fields: str) -> str:
+    return base64.b64encode(json.dumps(fields).encode()).decode()
 
 
 def jwt(header: str, *, signature: bool) -> str:
@@ -59,9 +64,8 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [
             f'<a data-hydro-click-hmac="{hexadecimal(64)}">',
             f'"token_signature": "{hexadecimal(64)}"',
-            f"MD5('salt' + 'password') = '{hexadecimal(32)}'",
-        ],
-        [f'"hmac_secret": "{hexadecimal(64)}"'],
+            f"MD5('salt' + 'password') = '{hexadecimal(32)}'", f'facebook: {{"app_secret_key":"","cookiehash":"{hexadecimal(32)}"}}'],
+        [f'"hmac_secret": "{hexadecimal(64)}"', f'"facebook_app_secret":"{hexadecimal(32)}"'],
     ),
     "hashed-credential": (
         [f'"tokenHashed": "{base62(32)}"', f'hashed_secret_token = "{hexadecimal(40)}"'],
@@ -79,9 +83,8 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [
             f'<input type="hidden" name="authenticity_token" value="{base64_text(86)}==">',
             f"""'form' => ['_token' => '{base62(32)}']""",
-            f'"csrfmiddlewaretoken": "{base62(64)}"',
-        ],
-        [f'<input type="hidden" name="api_token" value="{base62(40)}">'],
+            f'"csrfmiddlewaretoken": "{base62(64)}"', f'<blockquote class="wp-embedded-content" data-secret="{base62(10)}">'],
+        [f'<input type="hidden" name="api_token" value="{base62(40)}">', f'<div data-secret="{base62(24)}">'],
     ),
     "saved-page": (
         [f'{PAGE}<div data-x="1"></div><script>var apiToken = "{base62(40)}";</script>'],
@@ -98,17 +101,15 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [
             "kind: Secret\nstringData:\n  username: Oslo-admin9\n",
             "kind: Secret\nstringData:\n  password: changeme\n  name: gitea-Auth9\n",
-            "kind: Secret\n  stringData:\n    password: changeme\n  other:\n    release: Oslo-9-winter\n",
-        ],
-        ["kind: Secret\nstringData:\n  other: Wint3r!Oslo\n"],
+            "kind: Secret\n  stringData:\n    password: changeme\n  other:\n    release: Oslo-9-winter\n", 'kind: Secret\nmetadata:\n  annotations:\n    last: |\n      {"kind":"Secret","stringData":{"answer":"x"}}\n  uid: 02f40c7a-0319-4936-9d3f-f47b8c4eb642\n'],
+        ["kind: Secret\nstringData:\n  other: Wint3r!Oslo\n", "kind: Secret\nmetadata:\n  last: '{\"stringData\":{\"a\":\"b\"}}'\nstringData:\n  answer: Wint3r!Oslo\n"],
     ),
     "template": (
         [
             "export DATABASE_URL='host=/run/pg port=5433 user=crm password=<my database password> dbname=crm'",
             "postgres://crm:[password]@db.corp/crm",
-            "sudo tmutil setdestination https://user[:password]@host.corp/share",
-        ],
-        ["postgres://crm:Wint3r!Oslo@db.corp/crm"],
+            "sudo tmutil setdestination https://user[:password]@host.corp/share", "JICOFO_AUTH_PASSWORD=`generateRandomPassword`", "`sudo x {{protocol://user[:contraseña]@host/path}}`"],
+        ["postgres://crm:Wint3r!Oslo@db.corp/crm", "const PASSWORD = `Wint3r!Oslo`;"],
     ),
     "command-argument": (
         ["unzip a.zip && wget -P data/Files2024 https://corp.net/x"],
@@ -135,8 +136,12 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [MINIFIED + f'a.apiKey="{base62(32)}",' + MINIFIED],
     ),
     "code": (
-        ["let x = {password: r.url.password9Field}"],
-        ['password = "Wint3r!Oslo"'],
+        [
+            "let x = {password: r.url.password9Field}",
+            "user.password = hash;",
+            'credentials += "PORT=50001;";',
+        ],
+        ['password = "Wint3r!Oslo"', 'user.password = "Wint3r!Oslo";'],
     ),
     "entry-key": (
         [f'{{"key": "{hexadecimal(24)}", "name": "photo.png"}}', f"Repository Key: {hexadecimal(64)}\n"],
@@ -147,16 +152,16 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [f'privateKey = "{base62(64)}"'],
     ),
     "address": (
-        ["auth0js_urlv7: 'https://cdn.auth0.com/w2/auth0-7.6.1.min.js'"],
+        ["auth0js_urlv7: 'https://cdn.auth0.com/w2/auth0-7.6.1.min.js'", "--build-secret npmrc:.npmrc2", r"nmcli dev wifi connect Corp password \Program Files"],
         [f'auth_key7: "{base62(40)}"'],
     ),
     "name-list": (
-        ['tokens = "ASSIGN9,DIV_ASSIGN,PLUS_ASSIGN,MINUS_ASSIGN,STAR_ASSIGN"'],
+        ['tokens = "ASSIGN9,DIV_ASSIGN,PLUS_ASSIGN,MINUS_ASSIGN,STAR_ASSIGN"', "| Secret | New |\n|---|---|\n| `GHCR_AUTH`/`DOCKERHUB_AUTH` | yes |\n"],
         ['token = "Wint3r,Oslo!7x"'],
     ),
     "other-argument": (
-        [f'add("This is not the secret", "{base62(48)}");', f"new Auth('crm.auth.com', '{base62(32)}');"],
-        [f"set('api_secret', '{base62(32)}'); :secret, '{base62(32)}'", f'setToken("{base62(32)}");'],
+        [f'add("This is not the secret", "{base62(48)}");', f"new Auth('crm.auth.com', '{base62(32)}');", '_ = m.WriteCredentials("test-provider", "identity1", creds)'],
+        [f"set('api_secret', '{base62(32)}'); :secret, '{base62(32)}'", f'setToken("{base62(32)}");', 'new StaticCredentials("crm", "Wint3r!Oslo")'],
     ),
     "message": (
         ["{\n" + SENTENCES + '  "password": "sunshine",\n' + SENTENCES + "}"],
@@ -182,9 +187,25 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [r'MASTER_SECRET = "\x6d\x61\x73\x74\x65\x72\x20\x73\x65\x63\x72\x65\x74"', f'api_token = "{b"winter-oslo".hex()}"'],
         [rf'MASTER_SECRET = "{"".join(chr(92) + "x" + hexadecimal(26)[at : at + 2] for at in range(0, 26, 2))}"'],
     ),
+    "number": (
+        ['"output_tokens": 9223372036854775807'],
+        [f'"output_tokens": "{base62(32)}"'],
+    ),
+    "session-id": (
+        ["X-Tfs-Session: a08320f0-36f0-4baa-9ca6-93702c99d803"],
+        ["X-Api-Key: a08320f0-36f0-4baa-9ca6-93702c99d803"],
+    ),
+    "encoded-object": (
+        [f"&authClient={encoded_object(name='Auth.swift', version='1.13.0')}"],
+        [f"&authClient={encoded_object(name='crm', token='Wint3r!Oslo42')}"],
+    ),
+    "table-word": (
+        ["| benutzername | passwort | befehl | wert |"],
+        ["| Host | passwort | Wint3r!Oslo | wert |"],
+    ),
     "constant-name": (
-        ['const val PREFERENCE_PASSCODE_D1 = "PrefPinCode1"', f'REQUEST_KEY = "{base62(20)}"'],
-        [f'RELEASE_SECRET_KEY = "{base62(20)}"'],
+        ['const val PREFERENCE_PASSCODE_D1 = "PrefPinCode1"', f'REQUEST_KEY = "{base62(20)}"', "const SIDEBAR_WIDTH_STORAGE_KEY = 'wekan-sidebar-width';", 'KEY_LDAP_AUTHENTIFICATION_PASSWORD="ldap-authentication-password"'],
+        [f'RELEASE_SECRET_KEY = "{base62(20)}"', "LDAP_PASSWORD=winter-oslo-42"],
     ),
 }  # fmt: skip
 

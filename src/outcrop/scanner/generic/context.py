@@ -219,8 +219,11 @@ def is_list_item(separator: bytes, value: bytes, after: bytes) -> bool:
     """Whether a name and a value are two words of one list.
 
     That is so if `separator`, the text between them, begins with a comma (after a quote) and has no colon, if
-    `after`, the byte after the closing quote, is a comma, and if the value consists of words.
+    `after`, the byte after the closing quote, is a comma, and if the value consists of words. Between
+    backticks, as in Markdown, the comma before it is enough.
     """
+    if separator == b"`, `":
+        return True
     return (
         b":" not in separator
         and separator.lstrip(b"\"'`")[:1] == b","

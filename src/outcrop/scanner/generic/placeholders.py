@@ -21,6 +21,7 @@ FILL_IN = (
     r"|your[_-]?(?:api|app|secret|token|key|pass|pwd|access|auth|client|own|account|user|db|database|bot"
     r"|private)|^your[_-]|[_-]your[_-]"
     r"|(?:replace|insert|paste|enter)[ _-]?(?:me|with|this|your|the|here)|put[ _-](?:your|the|here)"
+    r"|(?:replace|insert|paste|enter)[ _-](?:random|real|actual|long|secret|token|key|pass)"
     r"|goes[_-]?here|bytes?[_-]long|(?:key|token|secret|password)[_-]here"
     r"|to[_-]be[_-](?:set|replaced|filled|changed|defined)|sample[_-]"
     r"|fake[_-]?(?:api|key|token|secret|pass|cred|value|auth|access|client)"

@@ -1,10 +1,12 @@
 """Names of settings, fields and constants in source code, which have a word for a credential in them."""
 
+import base64
+import json
 import re
 from itertools import pairwise
 
 from outcrop.lazy_regex import regex
-from outcrop.scanner.generic.names import word_set
+from outcrop.scanner.generic.names import find_noun, word_set
 from outcrop.scanner.generic.randomness import random_bits
 from outcrop.scanner.generic.score import looks_generated_with_symbols
 from outcrop.scanner.kinds.kind import Kind, Sample
@@ -15,9 +17,12 @@ PUBLIC_KEY = Kind("public-key", "a public key or an id, by its name")
 ADDRESS = Kind("address", "an address or a path")
 NAME_LIST = Kind("name-list", "a list of names")
 OTHER_ARGUMENT = Kind(
-    "other-argument", "the argument after a text or a host that contains a word for a credential"
+    "other-argument", "an argument after a text, a host or an action that contains a word for a credential"
 )
 CODE = Kind("code", "an expression of a program: a member, a call or a comparison")
+NUMBER = Kind("number", "a number of tokens")
+SESSION_ID = Kind("session-id", "the number of a session, by its name and its form")
+ENCODED_OBJECT = Kind("encoded-object", "an object in base64 whose fields name no credential")
 
 # Names such as REQUEST_KEY, PREF_PASSCODE and EXTRA_TOKEN are those of keys in a map.
 _FIRST_WORDS = word_set("""
@@ -28,9 +33,24 @@ _MEMBER = regex(r"[A-Za-z_$][\w$]*(?:\??\.[A-Za-z_$][\w$]*)+(?:[(:?].*)?")
 _OPERATORS = regex(r".*(?:===?|!==?|&&|\|\||=>|\?\?|\+\+).*", re.DOTALL)
 _MAX_RANDOM_BITS = 10.0
 _HOST_NAME = regex(r"(?:[\w-]+\.)+(?:com|org|net|io|dev|app|co|ai)")
-_ADDRESS = regex(r"(?i)(?:https?|wss?|ftp|file|s3|gs)://[^\s@]{3,}|(?:refs|\.{1,2})/[\w./*:-]+")
+_ADDRESS = regex(
+    r"(?i)(?:https?|wss?|ftp|file|s3|gs)://[^\s@]{3,}|(?:refs|\.{1,2})/[\w./*:-]+"
+    r"|(?:[a-z]:)?\\{1,2}[a-z]{4,}(?:[\\ ][\w. \\-]*)?|[a-z][\w-]*:(?:\.{0,2}/|\.)[\w./-]+"
+)
 _STRING_WITH_NAME = regex(rb"[\"'][A-Za-z][^\"'\n=:]{0,60} [^\"'\n=:]{1,60}[\"'],\s{0,40}[\"']$")
 _LIST_OF_NAMES = regex(r"[\w.-]+(?:[,;|][ ]?[\w.-]+){3,}")
+_LIST_OF_CONSTANTS = regex(r"[A-Z][A-Z0-9_]+(?:[`,;|/ ]{1,3}[A-Z][A-Z0-9_]+)+")
+_SETTING = regex(r"[A-Za-z ]{2,20}=[\w.:-]{0,40};")  # a part of a connection string
+_STATEMENT_END = regex(rb"[ \t]*;[ \t]*\r?$")
+_WORDS = regex(r"[a-z]+(?:[-_.:][a-z]+)+")
+_MIN_SHARE_OF_NAME = 0.6  # of the words of a value that are in its name too
+_UUID = regex(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_MAX_ENCODED = 400  # characters of base64 that are decoded
+_STORE_WORDS = word_set("storage cache cookie param query header column field attr map local pref prefs")
+_ACTION_ON_CREDENTIALS = regex(
+    rb"(?i)\b(?:write|read|get|load|save|store|delete|remove|find|list|has|check|update|fetch)_?[a-z]*credentials?"
+    rb"\([^()]{1,120}$"
+)
 _LAST_STRING = regex(rb"[\"']([^\"'\s]{4,80})[\"'],\s{0,40}[\"']$")
 _ENTRY = regex(
     rb"(?:^[ \t\\\"'`]*|[{,(<\[\"'`;.]\s*|\s(?:val|var|const|let|static)\s+|<\w+\s+)_?keys?\\?[\"'`]?\s{0,3}"
@@ -41,14 +61,21 @@ _ENTRY_KEYS = frozenset({"key", "keys", "_key"})
 
 
 def is_constant_name(sample: Sample) -> bool:
-    """Whether the name is that of a key in a map or a store: `REQUEST_KEY`, `PREF_PASSCODE`."""
+    """Whether the name is that of a key in a map or a store: `REQUEST_KEY`, `PREF_PASSCODE`.
+
+    Then the value may be words that say the same as the name.
+    """
     words = sample.name_words
-    return (
-        sample.is_generic
-        and len(words) > 1
-        and words[0] in _FIRST_WORDS
-        and sample.name.isupper()
-        and (random_bits(sample.value) < _MAX_RANDOM_BITS or words[-1] == "key")
+    if not sample.is_generic or len(words) < 2 or not sample.name.isupper():
+        return False
+    if words[0] in _FIRST_WORDS:
+        return random_bits(sample.value) < _MAX_RANDOM_BITS or words[-1] == "key"
+    if _WORDS.fullmatch(sample.value) is None:
+        return False
+    value_words = re.split(r"[-_.:]", sample.value)
+    in_name = sum(word in words for word in value_words)
+    return (words[-1] == "key" and words[-2] in _STORE_WORDS) or in_name >= max(
+        2, _MIN_SHARE_OF_NAME * len(value_words)
     )
 
 
@@ -66,8 +93,52 @@ def is_code(sample: Sample) -> bool:
                 and not value[-1].isdigit()
             )
             or (_OPERATORS.fullmatch(value) is not None and random_bits(value) < _MAX_RANDOM_BITS)
+            or _SETTING.fullmatch(value) is not None
+            or _is_variable(sample)
         )
     )
+
+
+def _is_variable(sample: Sample) -> bool:
+    """Whether a member of an object gets the value of a variable: `user.password = hash;`."""
+    return (
+        "." in sample.name
+        and sample.value.isalpha()
+        and sample.value.islower()
+        and sample.before.endswith((b" = ", b" := "))
+        and _STATEMENT_END.match(sample.after) is not None
+    )
+
+
+def is_number(sample: Sample) -> bool:
+    """Whether the value is a number without quotes, and the name says tokens: `output_tokens`."""
+    return (
+        sample.is_generic
+        and sample.value.isdigit()
+        and sample.name_words[-1:] == ["tokens"]
+        and sample.before[-1:] not in {b'"', b"'"}
+    )
+
+
+def is_session_id(sample: Sample) -> bool:
+    """Whether a UUID is the value of a name that ends with `session`: `X-Tfs-Session`."""
+    return (
+        sample.is_generic
+        and sample.name_words[-1:] == ["session"]
+        and _UUID.fullmatch(sample.value) is not None
+    )
+
+
+def is_encoded_object(sample: Sample) -> bool:
+    """Whether the value is a JSON object in base64 in which no field has a name for a credential."""
+    value = sample.value
+    if not sample.is_generic or not value.startswith("ey") or len(value) > _MAX_ENCODED:
+        return False
+    try:
+        fields = json.loads(base64.b64decode(value + "=" * (-len(value) % 4), altchars="-_", validate=True))
+    except ValueError:
+        return False
+    return isinstance(fields, dict) and not any(find_noun(name.encode()) for name in fields)
 
 
 def is_entry_key(sample: Sample) -> bool:
@@ -94,19 +165,21 @@ def is_address(sample: Sample) -> bool:
 
 
 def is_name_list(sample: Sample) -> bool:
-    """Whether the value is a list of at least four names."""
+    """Whether the value is a list of at least four names, or of two constants."""
     value = sample.value
-    return (
-        sample.is_generic
-        and _LIST_OF_NAMES.fullmatch(value) is not None
-        and random_bits(value) < _MAX_RANDOM_BITS
-    )
+    if not sample.is_generic:
+        return False
+    if _LIST_OF_CONSTANTS.fullmatch(value):
+        return any(map(str.isalpha, value)) and ("_" in value or value.count(",") > 1)
+    return _LIST_OF_NAMES.fullmatch(value) is not None and random_bits(value) < _MAX_RANDOM_BITS
 
 
 def is_other_argument(sample: Sample) -> bool:
     """Whether the name is a word in a text, or a part of a host, and the value is the argument after it."""
     if not sample.is_generic:
         return False
+    if _ACTION_ON_CREDENTIALS.search(sample.before):
+        return True
     found = _LAST_STRING.search(sample.before)
     return _STRING_WITH_NAME.search(sample.before) is not None or (
         found is not None and _HOST_NAME.fullmatch(found[1].decode("latin-1")) is not None

@@ -25,7 +25,7 @@ _PLAIN_FIELDS = word_set("""
 """)
 _TEMPLATE = regex(
     r".*(?:\{\{|\}\}|<%|%>|\$\{|\$\(|#\{|\{%|%\}|\[\[\w|%\([\w.]+\)s|<[A-Za-z][\w -]{1,60}>?).*"
-    r"|[<\[{(].*|[A-Za-z_ -]*[\]}>]{1,2}|[A-Z]{4,}[0-9]?",
+    r"|[<\[{(].*|[\w -]*[\]}>]{1,2}|[A-Z]{4,}[0-9]?",
     re.DOTALL,
 )
 _MAX_TEMPLATE = 400
@@ -60,10 +60,16 @@ def is_kubernetes_field(sample: Sample) -> bool:
 
 
 def _is_in_string_data(sample: Sample) -> bool:
-    """Whether the value is in the block below `stringData:`: no line between is indented less."""
+    """Whether the value is in the block below `stringData:`: no line between is indented less.
+
+    In JSON, whether the brace after it is not closed before the value.
+    """
     heading = sample.data.rfind(b"stringData", max(0, sample.start - 6_000), sample.start)
-    if heading < 0 or b"{" in sample.data[heading : heading + 20]:
+    if heading < 0:
         return True
+    if b"{" in sample.data[heading : heading + 20]:
+        between = sample.data[heading : sample.start]
+        return between.count(b"{") > between.count(b"}")
     heading_start = sample.data.rfind(b"\n", 0, heading) + 1
     indent = len(sample.data[heading_start:heading].lstrip(b"-")) if heading > heading_start else 0
     for line in sample.data[heading : sample.start].split(b"\n")[1:]:
@@ -74,8 +80,13 @@ def _is_in_string_data(sample: Sample) -> bool:
 
 
 def is_template(sample: Sample) -> bool:
-    """Whether the value has an expression of a template language or a name between angle brackets."""
+    """Whether the value has an expression of a template language or a name between angle brackets.
+
+    In a shell `PASSWORD=`…`` is the output of a command.
+    """
     value = sample.value
+    if sample.is_generic and sample.name.isupper() and sample.before.endswith(b"=`"):
+        return True
     return (
         not value.startswith("-----BEGIN")
         and _PASSWORD_SCHEME.match(value) is None

@@ -35,6 +35,7 @@ _BYTES_NEAR = 300
 _HASH_CALL = regex(
     rb"(?i)\b(?:md5|sha-?[0-9]{1,3}|hash|bcrypt|crypt|hmac|digest)\w*\([^()\n]{0,80}\)\W{1,12}$"
 )
+_HASH_NAME = regex(rb"(?i)[\"'](?:\w{0,20}(?:hash|checksum)|etag|md5|sha1|sha256)[\"']\s{0,2}:\s{0,2}[\"']$")
 _HASH_RULES = frozenset({"htpasswd_hash", "unix_shadow_hash", "shadow_hash"})
 
 
@@ -45,8 +46,10 @@ def is_named_digest(sample: Sample) -> bool:
 
 def is_digest_field(sample: Sample) -> bool:
     """Whether the last word of the name is one for a digest, and the value has the length of a digest."""
-    if not sample.is_generic or not _is_digest(sample.value):  # the name takes longer
+    if sample.has_prefix or not _is_digest(sample.value):  # the name takes longer
         return False
+    if not sample.is_generic:
+        return _HASH_NAME.search(sample.before) is not None
     if _HASH_CALL.search(sample.before):
         return True
     words = [word for word in sample.name_words if not word.isdigit()]

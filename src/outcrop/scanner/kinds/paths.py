@@ -22,16 +22,21 @@ _LOCK_FILES = regex(
     rb"|pubspec\.lock|package\.resolved|conan\.lock|deno\.lock|\.terraform\.lock\.hcl|gradle\.lockfile|cpanfile\.snapshot)$"
 )
 _MAX_WORD_BITS = 12.0
-_DIGIT = regex(r"[0-9]")
+_ABBREVIATION = regex(r"\b[A-Z]{1,5}[0-9]{1,2}-")
 
 
 def kind_at(path: bytes, value: str) -> Kind | None:
     """Return the kind of a value that was found by its name in the file at `path`; None if it has none."""
     if _LOCK_FILES.search(path):
         return LOCK_FILE
-    if _TRANSLATIONS.search(path) and not _DIGIT.search(value) and _letter_bits(value) < _MAX_WORD_BITS:
+    if _TRANSLATIONS.search(path) and _is_text(value) and _letter_bits(value) < _MAX_WORD_BITS:
         return TRANSLATION
     return None
+
+
+def _is_text(value: str) -> bool:
+    """Whether a value has no digits, or only in an abbreviation with a hyphen after it: `S3-nøkkel`."""
+    return not any(map(str.isdigit, _ABBREVIATION.sub("", value)))
 
 
 def _letter_bits(value: str) -> float:

@@ -5,6 +5,7 @@ from outcrop.scanner.generic.randomness import random_bits
 from outcrop.scanner.kinds.kind import Kind, Sample
 
 MESSAGE = Kind("message", "a text for people: the entries beside it are sentences")
+TABLE_WORD = Kind("table-word", "a word in the cell of a table after a word for a credential")
 LABEL = Kind("label", "a word of a user interface in another language or script")
 
 _ENTRY = regex(
@@ -26,6 +27,17 @@ def is_message(sample: Sample) -> bool:
         return False
     sentences = sum(_SENTENCE.match(entry) is not None for entry in entries)
     return sentences >= _MIN_SENTENCES and 3 * sentences >= len(entries)
+
+
+def is_table_word(sample: Sample) -> bool:
+    """Whether a word of letters is the next cell after the word for a credential, and more cells follow."""
+    return (
+        sample.is_generic
+        and sample.value.isalpha()
+        and sample.before.rstrip(b" \t").endswith(b"|")
+        and sample.name != ""
+        and sample.after.count(b"|") > 1
+    )
 
 
 def is_label(sample: Sample) -> bool:

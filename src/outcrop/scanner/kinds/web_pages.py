@@ -20,6 +20,8 @@ _PAGE_NAMES = regex(
 )
 _SECRET_WORDS = regex(r"(?i)pass|pwd|secret|private|credential")
 _SCRIPT_NONCE = regex(rb"(?i)<(?:script|style|link)\b[^<>]{0,300}\bnonce=[\"']?$")
+_EMBEDDED_POST = regex(rb"(?i)<(?:blockquote|iframe)\b[^<>]{0,400}\bdata-secret=[\"']?$")  # of WordPress
+_PAGE_RULES = frozenset({"jwt", "algolia_key", "segment_write_key"})  # of what is given to every reader
 _LINK = regex(rb"(?i)https?:(?:\\?/){2}[^\s\"'<>]{1,380}[?&;][\w.\[\]-]{1,40}=$")
 _SIGNED_PARAMETER = regex(
     rb"(?i)(?:[?&;]|%26)(?:x-amz-signature|x-amz-credential|x-goog-signature|signature|sig|expires|exp|policy|key-pair-id"
@@ -38,18 +40,20 @@ def is_page_token(sample: Sample) -> bool:
         return False
     if _FORGERY_WORDS.search(sample.name) or _SCRIPT_NONCE.search(sample.before):
         return True
+    if _EMBEDDED_POST.search(sample.before):
+        return True
     return _PAGE_NAMES.search(sample.before[-200:]) is not None and b"value=" in sample.before[-20:]
 
 
 def is_in_saved_page(sample: Sample) -> bool:
     """Whether the value is in a complete HTML page and was found by a name that names no secret.
 
-    A token of a known issuer in a page is a leak: everybody can read it. Only JWTs are issued to
-    everybody who opens it.
+    A token of a known issuer in a page is a leak: everybody can read it. Only JWTs, and keys to search and
+    to send events, are issued to everybody who opens it.
     """
     if not sample.is_in_html:
         return False
-    if sample.rule_id == "jwt":
+    if sample.rule_id in _PAGE_RULES:
         return True
     return sample.is_generic and _SECRET_WORDS.search(sample.name) is None
 
