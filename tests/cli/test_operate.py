@@ -15,8 +15,8 @@ from outcrop.store.schema import newest_version
 from tests.cli.conftest import Outcrop
 from tests.support.backups import write_key_file
 from tests.support.command import Ran
+from tests.support.databases import new_database
 from tests.support.factories import make_line
-from tests.support.workers import new_database
 
 
 @pytest.fixture
