@@ -20,6 +20,7 @@ from outcrop.scanner.rules.example_templates import expand_template
 from outcrop.services import local_scan
 from outcrop.services.local_scan import ScanOptions, ScanReport
 from tests.support import rulesets
+from tests.support.git_host import NO_MAINTENANCE
 from tests.support.rulesets import cached_in, only_github_rules
 
 __all__ = ["only_github_rules"]
@@ -57,6 +58,7 @@ class Repo:
             "LC_ALL": "C",
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_CONFIG_NOSYSTEM": "1",
+            **NO_MAINTENANCE,
             "GIT_AUTHOR_NAME": "Ada",
             "GIT_AUTHOR_EMAIL": "ada@example.org",
             "GIT_AUTHOR_DATE": f"{authored} +0200",
