@@ -33,7 +33,7 @@ _SETTINGS = {
 def shared_server(folder: Path) -> Iterator[str]:
     """Yield the server's URL. All test workers share the server in `folder`; the last one stops it.
 
-    The first worker makes the settings, some of which need a restart, and the database to copy.
+    The first worker writes the settings, restarts the server for them, and makes the database to copy.
     """
     prepared = folder.with_name("prepared")
     with lock_file(folder.with_name("preparing"), fcntl.LOCK_EX):
