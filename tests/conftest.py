@@ -22,10 +22,10 @@ from outcrop.logs import set_up_logs
 from outcrop.runtime import prepare_database
 from outcrop.settings import Settings
 from outcrop.store import operator_key
-from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keyring
 from outcrop.store.people import passwords
 from tests.support.backend import Backend, Server, running_server
+from tests.support.databases import migrated_database, shared_server
 from tests.support.hashes import QUICK
 from tests.support.tls import make_certificate
 
@@ -126,15 +126,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
-    """Yield the server's URL. All test workers share one server, and the last worker stops it."""
+    """Yield the URL of the server that all test workers share."""
     base = tmp_path_factory.getbasetemp()
-    with embedded_postgres((base if worker_id == "master" else base.parent) / "outcrop") as url:
-        with psycopg.connect(url, autocommit=True) as db:
-            for setting in ("fsync", "full_page_writes", "synchronous_commit"):
-                db.execute(
-                    f"ALTER SYSTEM SET {setting} = off"
-                )  # nothing is kept after a crash of the machine
-            db.execute("SELECT pg_reload_conf()")
+    with shared_server((base if worker_id == "master" else base.parent) / "outcrop") as url:
         yield url
 
 
@@ -148,11 +142,7 @@ _DELETE_WAITING_WORK = """
 
 @pytest.fixture(scope="session")
 def database_url(cluster: str, worker_id: str) -> str:
-    name = f"test_{worker_id}"
-    with psycopg.connect(cluster, autocommit=True) as db:
-        db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-        db.execute(f"CREATE DATABASE {name}")
-    return psycopg.conninfo.make_conninfo(cluster, dbname=name)
+    return migrated_database(cluster, f"test_{worker_id}")
 
 
 @pytest.fixture(scope="session")
@@ -163,7 +153,7 @@ def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Set
 
 @pytest.fixture(scope="session")
 def keys(settings: Settings, database_url: str) -> Keyring:
-    """Create the schema and the keys."""
+    """Create the keys."""
     keys = asyncio.run(prepare_database(settings, database_url))
     _prepared_databases.add(database_url)
     return keys

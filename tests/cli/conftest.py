@@ -17,8 +17,8 @@ import pytest
 from outcrop.cli import main
 from outcrop.store.db import connect
 from outcrop.store.schema import migrate
+from tests.support.databases import migrated_database
 from tests.support.rulesets import only_github_rules
-from tests.support.workers import new_database
 
 __all__ = ["only_github_rules"]
 
@@ -41,7 +41,7 @@ Outcrop = Callable[..., Ran]
 @pytest.fixture(scope="session")
 def service(cluster: str, worker_id: str) -> tuple[str, list[str]]:
     """Create a database for this worker's commands; return its URL and the tables that are empty at first."""
-    url = new_database(cluster, f"cli_{worker_id}")
+    url = migrated_database(cluster, f"cli_{worker_id}")
 
     async def made() -> None:
         async with await connect(url) as db:

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
+from tests.support.databases import migrated_database
 from tests.support.rulesets import github_token
 from tests.support.web_host import page, script, web_host
-from tests.support.workers import COMMAND, Deployment, new_database, open_deployment, until
+from tests.support.workers import COMMAND, Deployment, open_deployment, until
 
 SLOW = 30.0  # seconds: longer than any test waits for one answer
 
 
 @pytest.fixture
 def there(cluster: str, worker_id: str, tmp_path: Path) -> Iterator[Deployment]:
-    with open_deployment(tmp_path, new_database(cluster, f"foreground_{worker_id}")) as made:
+    with open_deployment(tmp_path, migrated_database(cluster, f"foreground_{worker_id}")) as made:
         yield made
 
 

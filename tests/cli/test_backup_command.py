@@ -18,8 +18,9 @@ import pytest
 
 from tests.cli.conftest import Outcrop
 from tests.support.backups import list_tables
+from tests.support.databases import new_database
 from tests.support.factories import make_line
-from tests.support.workers import new_database, until
+from tests.support.workers import until
 
 FIELDS = ["file", "bytes", "made_at", "schema", "accounts", "findings", "rows"]
 

@@ -15,10 +15,10 @@ from outcrop.runtime import prepare_database
 from outcrop.settings import Settings
 from outcrop.store import disk
 from tests.support.command import Ran, run
+from tests.support.databases import migrated_database
 from tests.support.deliveries import SECRET_KEY
 from tests.support.rulesets import cached_in
 from tests.support.servers import free_port
-from tests.support.workers import new_database
 
 Doctor = Callable[..., tuple[Ran, dict[str, Any]]]
 
@@ -26,7 +26,7 @@ Doctor = Callable[..., tuple[Ran, dict[str, Any]]]
 @pytest.fixture(scope="module")
 def own_database(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Migrate a database that no other test writes to: `doctor` checks the rows of all accounts."""
-    url = new_database(cluster, f"doctor_{worker_id}")
+    url = migrated_database(cluster, f"doctor_{worker_id}")
     made = Settings(database_url=url, data_dir=tmp_path_factory.mktemp("doctor"), secret_key=SECRET_KEY)
     asyncio.run(prepare_database(made, url))
     return made

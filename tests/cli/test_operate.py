@@ -15,19 +15,25 @@ from outcrop.store.schema import newest_version
 from tests.cli.conftest import Outcrop
 from tests.support.backups import write_key_file
 from tests.support.command import Ran
+from tests.support.databases import migrated_database, new_database
 from tests.support.factories import make_line
-from tests.support.workers import new_database
 
 
 @pytest.fixture
 def environment(cluster: str, tmp_path: Path, worker_id: str) -> dict[str, str]:
-    """Return an environment with an empty database and an empty data folder."""
-    url = new_database(cluster, f"operate_{worker_id}")
+    """Return an environment with a new database and an empty data folder."""
+    url = migrated_database(cluster, f"operate_{worker_id}")
     return os.environ | {
         "OUTCROP_DATABASE_URL": url,
         "OUTCROP_DATA_DIR": str(tmp_path / "data"),
         "COLUMNS": "200",
     }
+
+
+@pytest.fixture
+def empty_database(environment: dict[str, str], cluster: str, worker_id: str) -> None:
+    """Put an empty database into the environment."""
+    environment["OUTCROP_DATABASE_URL"] = new_database(cluster, f"operate_{worker_id}")
 
 
 def test_the_version_is_reported(outcrop: Outcrop) -> None:
@@ -53,6 +59,7 @@ UNUSABLE_SCHEMA = {"database": True, "schema": False, "clock": True, "database d
 )
 
 
+@pytest.mark.usefixtures("empty_database")
 def test_migrate_applies_once(outcrop: Outcrop) -> None:
     first = outcrop("migrate", "--json").json["applied"]
     assert first[0] == "0001_accounts"
@@ -60,6 +67,7 @@ def test_migrate_applies_once(outcrop: Outcrop) -> None:
     assert outcrop("migrate", "--json").json == {"applied": []}
 
 
+@pytest.mark.usefixtures("empty_database")
 def test_doctor_is_content_with_a_new_database_and_names_a_wrong_count(
     outcrop: Outcrop, environment: dict[str, str]
 ) -> None:

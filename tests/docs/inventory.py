@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,6 @@ SETTINGS = {
 }
 # A secret setting can also be read from a file, which such a variable names.
 FILE_SETTINGS = {f"OUTCROP_{name.upper()}_FILE" for name in Settings.SECRET}
-OPENAPI: dict[str, Any] = describe(api_router(), "http://127.0.0.1:8000")
-OPENAPI_V2: dict[str, Any] = describe(api_v2_router(), "http://127.0.0.1:8000", "v2")
 # The groups of actions in the audit trail; the name of an action is `group.verb`.
 ACTION_GROUPS = (
     "assignment_rule",
@@ -86,14 +85,26 @@ def arguments_of(command: Any) -> list[str]:
     ]
 
 
+@cache
+def openapi() -> dict[str, Any]:
+    """Return the description of version 1 of the API."""
+    return describe(api_router(), "http://127.0.0.1:8000")
+
+
+@cache
+def openapi_v2() -> dict[str, Any]:
+    """Return the description of version 2 of the API."""
+    return describe(api_v2_router(), "http://127.0.0.1:8000", "v2")
+
+
 def api_routes() -> dict[tuple[str, str], set[str]]:
     """Return the query parameters of every route of version 1 and outside of versions, by method and path."""
-    return _described_routes(OPENAPI) | {route: set() for route in _open_routes() if "v2" not in route[1]}
+    return _described_routes(openapi()) | {route: set() for route in _open_routes() if "v2" not in route[1]}
 
 
 def api_v2_routes() -> dict[tuple[str, str], set[str]]:
     """Return the query parameters of every route of version 2, by method and path."""
-    return _described_routes(OPENAPI_V2) | {route: set() for route in _open_routes() if "v2" in route[1]}
+    return _described_routes(openapi_v2()) | {route: set() for route in _open_routes() if "v2" in route[1]}
 
 
 def _described_routes(document: dict[str, Any]) -> dict[tuple[str, str], set[str]]:
@@ -126,10 +137,10 @@ def portal_routes() -> set[tuple[str, str]]:
     } | {("GET", "/static/{address:path}")}
 
 
-def api_error_codes(document: dict[str, Any] = OPENAPI) -> set[str]:
-    """Return every value of `error` in the error responses that a document describes."""
+def api_error_codes(document: dict[str, Any] | None = None) -> set[str]:
+    """Return every value of `error` in the error responses of a document, by default that of version 1."""
     codes: set[str] = set()
-    for name, schema in document["components"]["schemas"].items():
+    for name, schema in (document or openapi())["components"]["schemas"].items():
         error = {} if name == "ImportShape" else schema.get("properties", {}).get("error", {})
         codes |= {error["const"]} if "const" in error else set(error.get("enum", ()))
     return codes
@@ -147,9 +158,9 @@ def _subclasses(kind: type[OutcropError]) -> Iterator[type[OutcropError]]:
         yield from _subclasses(below)
 
 
-def schema_fields(name: str, document: dict[str, Any] = OPENAPI) -> list[str]:
-    """Return the fields of a resource in a description of the API."""
-    return list(document["components"]["schemas"][name]["properties"])
+def schema_fields(name: str, document: dict[str, Any] | None = None) -> list[str]:
+    """Return the fields of a resource in a description of the API, by default that of version 1."""
+    return list((document or openapi())["components"]["schemas"][name]["properties"])
 
 
 def audit_actions() -> set[str]:

@@ -13,7 +13,8 @@ import pytest
 from outcrop.domain.target import TargetKind
 from outcrop.store import db as database
 from tests.support.backend import Backend
-from tests.support.workers import Deployment, new_database, open_deployment, until
+from tests.support.databases import migrated_database
+from tests.support.workers import Deployment, open_deployment, until
 
 IDLE_TIMEOUT = 1.0
 RECORDS = """SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()
@@ -22,7 +23,7 @@ RECORDS = """SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND d
 
 @pytest.fixture
 def there(cluster: str, worker_id: str, tmp_path: Path) -> Iterator[Deployment]:
-    with open_deployment(tmp_path, new_database(cluster, f"frozen_{worker_id}")) as made:
+    with open_deployment(tmp_path, migrated_database(cluster, f"frozen_{worker_id}")) as made:
         yield made
 
 

@@ -9,15 +9,16 @@ import pytest
 from outcrop.domain.push import HookHost
 from outcrop.domain.target import TargetKind
 from outcrop.services.pipeline.enqueue import SCAN_SOURCE_TASK
+from tests.support.databases import migrated_database
 from tests.support.pushes import open_sender
-from tests.support.workers import Deployment, new_database, open_deployment, until
+from tests.support.workers import Deployment, open_deployment, until
 
 BACKLOG = 50_000
 
 
 @pytest.fixture
 def there(cluster: str, tmp_path: Path) -> Iterator[Deployment]:
-    with open_deployment(tmp_path, new_database(cluster, "pushes")) as deployment:
+    with open_deployment(tmp_path, migrated_database(cluster, "pushes")) as deployment:
         yield deployment
 
 

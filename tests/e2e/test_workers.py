@@ -19,9 +19,10 @@ from outcrop.domain.target import TargetKind
 from outcrop.services.findings import bulk_triage
 from outcrop.store.db import Connection
 from outcrop.store.embedded.server import embedded_postgres
+from tests.support.databases import migrated_database
 from tests.support.factories import make_line
 from tests.support.rulesets import cached_in
-from tests.support.workers import COMMAND, Deployment, new_database, open_deployment, until
+from tests.support.workers import COMMAND, Deployment, open_deployment, until
 
 SLOW = 120.0  # seconds: longer than any test waits for one answer
 CLONE = ["refs", "pack", "pack"]  # what git asks for, once: the protocol, the refs, the objects
@@ -29,7 +30,7 @@ CLONE = ["refs", "pack", "pack"]  # what git asks for, once: the protocol, the r
 
 @pytest.fixture
 def there(cluster: str, worker_id: str, tmp_path: Path) -> Iterator[Deployment]:
-    with open_deployment(tmp_path, new_database(cluster, f"workers_{worker_id}")) as made:
+    with open_deployment(tmp_path, migrated_database(cluster, f"workers_{worker_id}")) as made:
         yield made
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.interop.node import Node
+from tests.support.databases import migrated_database
 from tests.support.deliveries import HOST, open_testbed, parse_event, receiver
 from tests.support.fake_https import ReceivedRequest
-from tests.support.workers import new_database
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def delivery(
     cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ReceivedRequest, str]]:
     """Yield a request that a delivery worker sent over TLS, and the webhook's secret as it is shown."""
-    url = new_database(cluster, f"interop_{worker_id}")
+    url = migrated_database(cluster, f"interop_{worker_id}")
     with (
         open_testbed(url, tmp_path_factory.mktemp("testbed")) as testbed,
         receiver(tmp_path_factory.mktemp("receiver"), HOST) as hooks,

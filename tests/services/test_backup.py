@@ -36,9 +36,9 @@ from tests.support.backups import (
     verify,
     write_key_file,
 )
+from tests.support.databases import new_database
 from tests.support.deliveries import HOST, SECRET_KEY, Customer, DeliveryTestbed, open_testbed, receiver
 from tests.support.fake_https import FakeServer
-from tests.support.workers import new_database
 
 
 @pytest.fixture(scope="module")

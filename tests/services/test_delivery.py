@@ -23,9 +23,9 @@ from outcrop.services import audit as audit_service
 from outcrop.services.delivery import SLOTS, DeliveryWorker
 from outcrop.store import audit
 from outcrop.store import db as database
+from tests.support.databases import migrated_database
 from tests.support.deliveries import HOST, DeliveryTestbed, open_testbed, parse_event, receiver
 from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest
-from tests.support.workers import new_database
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def testbed(
     cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DeliveryTestbed]:
     with open_testbed(
-        new_database(cluster, f"delivery_{worker_id}"), tmp_path_factory.mktemp("testbed")
+        migrated_database(cluster, f"delivery_{worker_id}"), tmp_path_factory.mktemp("testbed")
     ) as opened:
         yield opened
 

@@ -16,9 +16,9 @@ import pytest
 from outcrop.domain.webhook import Delivery
 from outcrop.net.guard import Egress
 from outcrop.services import webhooks
+from tests.support.databases import migrated_database
 from tests.support.deliveries import DeliveryTestbed, open_testbed
 from tests.support.hostile import KINDS, name_of
-from tests.support.workers import new_database
 
 TIMEOUT = "no complete response within 10 seconds"
 # kind of receiver -> (outcome, status, reason) that is recorded
@@ -65,7 +65,7 @@ def results(
     folder = tmp_path_factory.mktemp("hostile")
     command = [sys.executable, "-m", "tests.support.hostile", str(folder)]
     with (
-        open_testbed(new_database(cluster, f"hostile_{worker_id}"), folder) as testbed,
+        open_testbed(migrated_database(cluster, f"hostile_{worker_id}"), folder) as testbed,
         subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
         ) as process,

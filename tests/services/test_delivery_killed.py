@@ -14,10 +14,11 @@ import pytest
 
 from outcrop.domain.clock import now
 from outcrop.services.delivery import end_orphaned_deliveries
+from tests.support.databases import migrated_database
 from tests.support.deliveries import HOST, DeliveryTestbed, open_testbed, receiver
 from tests.support.fake_https import FakeResponse, FakeServer
 from tests.support.killed_workers import POINTS
-from tests.support.workers import new_database, until
+from tests.support.workers import until
 
 UNKNOWN = ("unknown", None, "the worker died before a response arrived")
 OK = ("ok", 200, None)
@@ -48,7 +49,7 @@ def testbed(
     cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DeliveryTestbed]:
     with open_testbed(
-        new_database(cluster, f"killed_{worker_id}"), tmp_path_factory.mktemp("testbed")
+        migrated_database(cluster, f"killed_{worker_id}"), tmp_path_factory.mktemp("testbed")
     ) as opened:
         yield opened
 

@@ -7,9 +7,9 @@ import pytest
 
 from outcrop.domain.clock import now
 from outcrop.services import webhooks
+from tests.support.databases import migrated_database
 from tests.support.deliveries import HOST, Customer, DeliveryTestbed, open_testbed, receiver
 from tests.support.fake_https import FakeServer
-from tests.support.workers import new_database
 
 URL = f"https://{HOST}/in/T0KEN?key=5ECRET"
 # What an older release does: it reads the URL in clear text in the statement that claims events.
@@ -24,7 +24,7 @@ SAVE_OF_AN_OLDER_RELEASE = "UPDATE webhooks SET url = %s WHERE account_id = %s"
 def testbed(
     cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DeliveryTestbed]:
-    url = new_database(cluster, f"webhook_urls_{worker_id}")
+    url = migrated_database(cluster, f"webhook_urls_{worker_id}")
     with open_testbed(url, tmp_path_factory.mktemp("testbed")) as opened:
         yield opened
 

@@ -20,6 +20,8 @@ from outcrop.scanner.rules.example_templates import expand_template
 from outcrop.services import local_scan
 from outcrop.services.local_scan import ScanOptions, ScanReport
 from tests.support import rulesets
+from tests.support.command import run_raw
+from tests.support.git_host import NO_MAINTENANCE
 from tests.support.rulesets import cached_in, only_github_rules
 
 __all__ = ["only_github_rules"]
@@ -57,6 +59,7 @@ class Repo:
             "LC_ALL": "C",
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_CONFIG_NOSYSTEM": "1",
+            **NO_MAINTENANCE,
             "GIT_AUTHOR_NAME": "Ada",
             "GIT_AUTHOR_EMAIL": "ada@example.org",
             "GIT_AUTHOR_DATE": f"{authored} +0200",
@@ -249,16 +252,25 @@ def command(cache_home: Path) -> tuple[list[str], dict[str, str]]:
 
 
 @pytest.fixture
-def outcrop(command: tuple[list[str], dict[str, str]], tmp_path: Path) -> Outcrop:
-    """Return a function that runs the command as users do."""
+def outcrop(command: tuple[list[str], dict[str, str]], cache_home: Path, tmp_path: Path) -> Outcrop:
+    """Return a function that runs the command as users do.
+
+    It is run in this process, unless it must have its own one: for environment variables, for a function to
+    call before it, or for the limit of its time. A new process spends most of its time on loading.
+    """
 
     def run(
         *arguments: str | Path,
         given: bytes = b"",
         before: Callable[[], None] | None = None,
-        seconds: float = 60,
+        seconds: float | None = None,
         **more: str,
     ) -> Ran:
+        if not before and not more and seconds is None:
+            code, out, errors = run_raw(
+                *arguments, folder=tmp_path, cache=cache_home, stdin=given, without=("OUTCROP_", "GIT_")
+            )
+            return Ran(code, out, errors.decode("utf-8", "backslashreplace"))
         program, environment = command
         ran = subprocess.run(
             [*program, *map(os.fspath, arguments)],
@@ -267,7 +279,7 @@ def outcrop(command: tuple[list[str], dict[str, str]], tmp_path: Path) -> Outcro
             input=given,
             capture_output=True,
             check=False,
-            timeout=seconds,
+            timeout=seconds or 60,
             preexec_fn=before,
         )
         return Ran(ran.returncode, ran.stdout, ran.stderr.decode("utf-8", "backslashreplace"))

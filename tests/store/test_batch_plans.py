@@ -30,8 +30,8 @@ from outcrop.store.runs import source_names, sources
 from tests.conftest import SECRET_KEY
 from tests.structure.readability import python_files
 from tests.support.backend import Backend
+from tests.support.databases import migrated_database
 from tests.support.rows_read import count_rows_read
-from tests.support.workers import new_database
 
 STORE = Path(__file__).parents[2] / "src" / "outcrop" / "store"
 ROWS, BATCH = 30_000, 100
@@ -50,7 +50,7 @@ _READS_LARGE = re.compile(rf"\b(FROM|JOIN|UPDATE|INTO)\s+({'|'.join(LARGE_TABLES
 @pytest.fixture(scope="module")
 def store(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """Create a database of its own, since the statistics of its tables matter."""
-    url = new_database(cluster, f"plans_{worker_id}")
+    url = migrated_database(cluster, f"plans_{worker_id}")
     settings = Settings(
         _env_file=None, database_url=url, data_dir=tmp_path_factory.mktemp("plans"), secret_key=SECRET_KEY
     )

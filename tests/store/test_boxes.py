@@ -26,8 +26,8 @@ from outcrop.store.keyring import DamagedValueError, Keyring
 from outcrop.store.operator_key import OperatorKey
 from tests.conftest import SECRET_KEY
 from tests.support.backups import make_backup
+from tests.support.databases import migrated_database
 from tests.support.factories import make_line
-from tests.support.workers import new_database
 
 T = TypeVar("T")
 OPERATOR = OperatorKey(SECRET_KEY, Path("/nonexistent"))
@@ -101,7 +101,7 @@ def run_once(url: str, work: Callable[[Connection], Awaitable[T]]) -> T:
 
 @pytest.fixture
 def separate(cluster: str, worker_id: str) -> Separate:
-    url = new_database(cluster, f"boxes_{worker_id}")
+    url = migrated_database(cluster, f"boxes_{worker_id}")
     keys = asyncio.run(prepare_database(Settings(database_url=url, secret_key=SECRET_KEY), url))
     file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in (make_line() for _ in range(5))))
 

@@ -26,7 +26,7 @@ from outcrop.store.incidents import listing, pending
 from outcrop.store.operator_key import OperatorKey
 from tests.conftest import SECRET_KEY
 from tests.support.backend import Backend
-from tests.support.workers import new_database
+from tests.support.databases import migrated_database
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 FINGERPRINTS = [None, None, *(bytes([n]) * 32 for n in range(8))]
@@ -54,7 +54,7 @@ STORED = """
 @pytest.fixture(scope="module")
 def store(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """Create a database that no other test writes to, since the counts of all accounts are compared."""
-    url = new_database(cluster, f"incidents_{worker_id}")
+    url = migrated_database(cluster, f"incidents_{worker_id}")
     settings = Settings(database_url=url, data_dir=tmp_path_factory.mktemp("data"), secret_key=SECRET_KEY)
     with Backend(settings, asyncio.run(prepare_database(settings, url)), "http://127.0.0.1") as backend:
         yield backend

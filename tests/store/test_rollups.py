@@ -49,8 +49,8 @@ from outcrop.store.people import keys
 from tests.conftest import SECRET_KEY
 from tests.support.backend import Backend
 from tests.support.connections import borrow_connection
+from tests.support.databases import migrated_database, new_database
 from tests.support.factories import make_line, make_scan
-from tests.support.workers import new_database
 
 DAYS = [
     datetime(1970, 1, 1, tzinfo=UTC),
@@ -67,7 +67,7 @@ SERVICES = ["aws", "aws_s3", "stripe", "ünï"]
 @pytest.fixture(scope="module")
 def store(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """Create a database that no other test writes to, since the counts of all accounts are compared."""
-    url = new_database(cluster, f"rollups_{worker_id}")
+    url = migrated_database(cluster, f"rollups_{worker_id}")
     settings = Settings(database_url=url, data_dir=tmp_path_factory.mktemp("data"), secret_key=SECRET_KEY)
     with Backend(settings, asyncio.run(prepare_database(settings, url)), "http://127.0.0.1") as backend:
         yield backend

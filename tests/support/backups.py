@@ -15,6 +15,7 @@ from outcrop.services.backup import BackupSummary, RestoreSummary, VerifiedBacku
 from outcrop.store import db as database
 from outcrop.store.backup.tables import EXCLUDED_TABLES
 from outcrop.store.operator_key import OperatorKey
+from tests.support.databases import new_database
 from tests.support.deliveries import SECRET_KEY, Customer, DeliveryTestbed
 from tests.support.factories import make_line, make_scan
 
@@ -60,8 +61,7 @@ def create_owned_database(cluster: str, name: str) -> str:
         db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
         db.execute(f"DROP ROLE IF EXISTS {name}")
         db.execute(f"CREATE ROLE {name} LOGIN NOSUPERUSER")
-        db.execute(f"CREATE DATABASE {name} OWNER {name}")
-    return psycopg.conninfo.make_conninfo(cluster, dbname=name, user=name)
+    return psycopg.conninfo.make_conninfo(new_database(cluster, name, owner=name), user=name)
 
 
 def list_tables(url: str) -> set[str]:

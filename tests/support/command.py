@@ -41,9 +41,23 @@ def _inside(folder: Path) -> Iterator[None]:
 
 def run(*arguments: str | Path, folder: Path, cache: Path, stdin: bytes = b"") -> Ran:
     """Run `outcrop` with these arguments in a folder, with its own cache."""
+    code, out, err = run_raw(*arguments, folder=folder, cache=cache, stdin=stdin)
+    return Ran(code, out.decode(), err.decode())
+
+
+def run_raw(
+    *arguments: str | Path, folder: Path, cache: Path, stdin: bytes = b"", without: tuple[str, ...] = ()
+) -> tuple[int, bytes, bytes]:
+    """Run a command as `run` does; return its exit code and the bytes of its output and of its errors.
+
+    The command does not have the environment variables that begin with one of the texts in `without`.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(without)}
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     patches = [
-        mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(cache), "COLUMNS": "200", "TERM": "dumb"}),
+        mock.patch.dict(
+            os.environ, kept | {"XDG_CACHE_HOME": str(cache), "COLUMNS": "200", "TERM": "dumb"}, clear=True
+        ),
         mock.patch.object(sys, "argv", ["outcrop", *map(str, arguments)]),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
         mock.patch.object(sys, "stdout", out),
@@ -58,4 +72,4 @@ def run(*arguments: str | Path, folder: Path, cache: Path, stdin: bytes = b"") -
             main()
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
-    return Ran(code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode())  # type: ignore[attr-defined]
+    return code, out.buffer.getvalue(), err.buffer.getvalue()  # type: ignore[attr-defined]

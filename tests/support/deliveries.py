@@ -128,7 +128,7 @@ async def deliver_all(
 
 @contextmanager
 def open_testbed(url: str, folder: Path) -> Iterator[DeliveryTestbed]:
-    """Migrate the database and open it for tests of deliveries."""
+    """Open a database for tests of deliveries; migrate it if it is empty."""
     settings = Settings(database_url=url, data_dir=folder, secret_key=SECRET_KEY)
     with Backend(settings, asyncio.run(prepare_database(settings, url)), "http://127.0.0.1") as backend:
         yield DeliveryTestbed(backend)

@@ -14,10 +14,17 @@ from pathlib import Path
 from outcrop.net.guard import Egress
 from tests.support.tls import make_certificate
 
+# Each commit would start a process that looks whether there is anything to tidy up.
+NO_MAINTENANCE = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "maintenance.auto",
+    "GIT_CONFIG_VALUE_0": "false",
+}
 ENV = {
     "PATH": os.environ["PATH"],
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_CONFIG_NOSYSTEM": "1",
+    **NO_MAINTENANCE,
     "HOME": "/nonexistent",
 }
 

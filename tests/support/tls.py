@@ -1,12 +1,19 @@
 """Make certificates for servers on loopback."""
 
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+
+@cache
+def rsa_key() -> rsa.RSAPrivateKey:
+    """Return a key of 2,048 bits, the same for all tests of a process: to make one takes long."""
+    return rsa.generate_private_key(65537, 2048)
 
 
 def make_certificate(

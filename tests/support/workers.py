@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-import psycopg
-
 from outcrop.domain.clock import now
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec
@@ -297,11 +295,3 @@ def hang(silent: socket.socket, connections: list[socket.socket]) -> None:
     with suppress(OSError):  # closed at the end
         while True:
             connections.append(silent.accept()[0])
-
-
-def new_database(cluster: str, name: str, *, template: str = "template1") -> str:
-    """Create a database, empty or as a copy of another one, and return its URL."""
-    with psycopg.connect(cluster, autocommit=True) as db:
-        db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-        db.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
-    return psycopg.conninfo.make_conninfo(cluster, dbname=name)

@@ -12,7 +12,8 @@ import pytest
 
 from outcrop.domain.target import TargetKind
 from outcrop.store.schema import newest_version
-from tests.support.workers import Deployment, new_database, open_deployment, until
+from tests.support.databases import migrated_database
+from tests.support.workers import Deployment, open_deployment, until
 
 ROOT = Path(__file__).parents[2]
 LAST_VERSION = "a5e557f"  # the commit, and
@@ -35,7 +36,7 @@ def last_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def there(cluster: str, worker_id: str, tmp_path: Path) -> Iterator[Deployment]:
-    with open_deployment(tmp_path, new_database(cluster, f"rolling_{worker_id}")) as made:
+    with open_deployment(tmp_path, migrated_database(cluster, f"rolling_{worker_id}")) as made:
         yield made
 
 

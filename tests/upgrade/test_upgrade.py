@@ -16,7 +16,7 @@ from outcrop.services import maintenance
 from outcrop.store import schema
 from outcrop.store.db import Connection, connect
 from outcrop.store.findings import rollups, scores
-from tests.support.workers import new_database
+from tests.support.databases import new_database
 from tests.upgrade.generate_rows import FIRST, FOLDER, OPERATOR, generate, rows_file, select_tables
 
 VERSIONS = [version for version in schema.list_versions() if version >= FIRST]

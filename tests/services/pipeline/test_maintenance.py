@@ -42,6 +42,7 @@ from outcrop.store.keyring import Keyring
 from outcrop.store.runs import jobs, scan_sources, scans
 from tests.support.backend import Backend, Tenant
 from tests.support.calls import before_call
+from tests.support.databases import new_database
 from tests.support.factories import make_line, make_scan
 from tests.support.periodic import run_all
 
@@ -438,11 +439,7 @@ def test_findings_that_no_run_has_seen_for_long_become_stale_with_an_audit_line_
 @pytest.fixture
 def empty(cluster: str, worker_id: str) -> str:
     """Create an empty database and return its URL."""
-    name = f"jobs_{worker_id}"
-    with psycopg.connect(cluster, autocommit=True) as db:
-        db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
-        db.execute(f"CREATE DATABASE {name}")
-    return psycopg.conninfo.make_conninfo(cluster, dbname=name)
+    return new_database(cluster, f"jobs_{worker_id}")
 
 
 def migrate(url: str) -> None:

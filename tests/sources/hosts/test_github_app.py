@@ -16,9 +16,10 @@ from outcrop.sources.code_host.options import ApiOptions
 from outcrop.sources.hosts.github import GitHub
 from outcrop.sources.hosts.github_app import parse_app
 from tests.support.fake_https import FakeResponse, ReceivedRequest, serve_https
+from tests.support.tls import rsa_key
 
 START = 1_700_000_000.0
-KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+KEY = rsa_key()
 API = "api.github.com"
 
 

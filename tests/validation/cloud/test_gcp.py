@@ -7,13 +7,14 @@ from urllib.parse import parse_qs
 
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import padding
 
 from tests.support.checks import load_check, run_check
 from tests.support.fake_https import FakeResponse, FakeServer, ReceivedRequest, serve_https
+from tests.support.tls import rsa_key
 
 HOSTS = ("oauth2.googleapis.com", "cloudresourcemanager.googleapis.com")
-KEY = rsa.generate_private_key(65537, 2048)
+KEY = rsa_key()
 PEM = (
     KEY.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

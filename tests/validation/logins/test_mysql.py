@@ -9,14 +9,14 @@ import struct
 
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import padding
 
 from tests.support.checks import check_against
-from tests.support.tls import make_certificate
+from tests.support.tls import make_certificate, rsa_key
 
 USER, PASSWORD = "shop", "S3cr3t!pw"
 NONCE = bytes(range(1, 21))
-KEY = rsa.generate_private_key(65537, 2048)
+KEY = rsa_key()
 SSL, CONNECT_WITH_DB, LOCAL_FILES, PLUGIN_AUTH = 0x800, 0x8, 0x80, 0x80000
 
 

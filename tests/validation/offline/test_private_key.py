@@ -4,10 +4,11 @@ import base64
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519
 
 from outcrop.validation.offline.private_key import judge_private_key
 from tests.support.growth import grows_linearly
+from tests.support.tls import rsa_key
 
 
 def make_pem(key, form: str = "PKCS8", passphrase: bytes | None = None) -> str:
@@ -22,7 +23,7 @@ def make_pem(key, form: str = "PKCS8", passphrase: bytes | None = None) -> str:
 
 
 RSA, EC, ED = (
-    rsa.generate_private_key(65537, 2048),
+    rsa_key(),
     ec.generate_private_key(ec.SECP384R1()),
     ed25519.Ed25519PrivateKey.generate(),
 )
