@@ -133,7 +133,7 @@ STATEMENTS: dict[str, Callable[[Connection, _Batch], Awaitable[object]]] = {
     "findings/table.was_sighted_since": lambda db, b: table.was_sighted_since(
         db, b.account_id, _ids(b)[0], now() - timedelta(days=1)
     ),
-    "findings/table.select_existing": lambda db, b: table.select_existing(db, b.account_id, _ids(b)),
+    "findings/table.select_fingerprints": lambda db, b: table.select_fingerprints(db, b.account_id, _ids(b)),
     "findings/table.select_valid": lambda db, b: table.select_valid(db, b.account_id, _ids(b)),
     "findings/table.select_statuses": lambda db, b: table.select_statuses(db, b.account_id, _ids(b)),
     "findings/table.lock_matching": lambda db, b: table.lock_matching(
