@@ -179,6 +179,12 @@ STATEMENTS: dict[str, Callable[[Connection, _Batch], Awaitable[object]]] = {
     "incidents/table.assign": lambda db, b: incident_table.assign(
         db, b.account_id, _ids(b), "jo@example.com"
     ),
+    "runs/source_names.select_places": lambda db, b: source_names.select_places(
+        db, b.account_id, "source 2999"
+    ),
+    "runs/source_names.select_sharing": lambda db, b: source_names.select_sharing(
+        db, b.account_id, ["https://github.com/"], [(key, "a.py") for key in b.keys]
+    ),
     "runs/source_names.move_findings": lambda db, b: source_names.move_findings(
         db, b.account_id, "source 2", list(zip(_ids(b), b.keys, strict=True))
     ),
