@@ -153,6 +153,15 @@ def test_a_credential_of_a_second_place_counts_for_the_score_of_both(backend: Ba
     assert both["src/a.py"] == both["src/b.py"]
 
 
+@pytest.mark.parametrize("secret", ["ghp_********NXS8", "********"])
+def test_a_masked_value_is_no_credential(backend: Backend, secret: str) -> None:
+    for data in (leaks({"Secret": secret}), as_lines(scan_line(secret=secret)), as_lines({"secret": secret})):
+        tenant = backend.tenant()
+        import_(backend, tenant, data)
+        assert only_finding(tenant)["matched_text"] == secret
+        assert not has_credential(backend, tenant)
+
+
 @pytest.mark.parametrize("redacted_first", [True, False])
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_page_of_both_reports_has_one_finding(name: str, *, redacted_first: bool) -> None:

@@ -89,7 +89,7 @@ class RecordBuilder:
         for number, (where, fields, bytes_read) in enumerate(file_records, 1):
             if number % _PROGRESS_EVERY == 0:
                 progress(bytes_read)
-            imported = self._add_place(_validate(where, fields))
+            imported = _drop_masked(self._add_place(_validate(where, fields)))
             restores = self._restores(imported)
             key = _report_key(imported)  # with the tool's type: a rule of ours may replace it
             record = self._build(where, imported, key, restores=restores)
@@ -263,6 +263,13 @@ def _source_of(imported: ImportedFinding) -> str | None:
     return normalise_repository(imported.repo) or source_of(
         imported.source_type, imported.repo_full_name, imported.source_url
     )
+
+
+def _drop_masked(imported: ImportedFinding) -> ImportedFinding:
+    """Return the finding without a value that its tool has masked: that is no credential."""
+    if imported.secret is not None and is_masked(imported.secret):
+        imported.secret, imported.parts, imported.matched_text = None, [], imported.secret
+    return imported
 
 
 def _copy_value(value: Any) -> Any:
