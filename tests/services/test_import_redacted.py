@@ -119,6 +119,19 @@ def test_a_credential_that_becomes_known_is_validated_and_is_no_new_finding(back
     assert backend.sql("SELECT count(*) FROM outbox WHERE account_id = %s", tenant.account.id) == [(1,)]
 
 
+def test_the_incident_of_a_credential_that_becomes_known_keeps_its_comments(backend: Backend) -> None:
+    tenant = backend.tenant()
+    import_(backend, tenant, leaks(HIDDEN))
+    incident = only_finding(tenant)["incident_id"]
+    tenant.post(f"/incidents/{incident}/comments", text="ask Ada").raise_for_status()
+    import_(backend, tenant, leaks({}))
+    (found,) = tenant.get("/incidents").json()["data"]
+    assert found["id"] == only_finding(tenant)["incident_id"]
+    assert found["places"] == 1
+    (comment,) = tenant.get(f"/incidents/{found['id']}/comments").json()["data"]
+    assert comment["text"] == "ask Ada"
+
+
 def test_two_credentials_with_one_fingerprint_of_the_tool_are_two_findings(backend: Backend) -> None:
     """The fingerprint of gitleaks has commit, file, rule and line: two values of one line share it."""
     tenant = backend.tenant()
