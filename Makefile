@@ -75,7 +75,7 @@ bench-api: setup
 bench-portal: setup
 	$(BIN)/python -m bench.portal $(ARGS)
 
-# ARGS="--findings N --steps N --against FOLDER"
+# ARGS="--findings N --steps N --against FOLDER --only steps,routes,uploads --uploads N"
 bench-import: setup
 	$(BIN)/python -m bench.imports $(ARGS)
 

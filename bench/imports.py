@@ -1,7 +1,10 @@
-"""`make bench-import`: imports into an empty account and into one that has findings, old and new in turns.
+"""`make bench-import`: imports step by step into one account, imports by every route, and many at once.
 
-python -m bench.imports [--findings N] [--steps N] [--against FOLDER] [--dir DIR]; FOLDER is another checkout
-of this project. Each step imports N findings more into the same account.
+python -m bench.imports [--findings N] [--steps N] [--against FOLDER] [--dir DIR]
+    [--only steps,routes,uploads] [--routes-findings N] [--uploads N] [--rounds N]
+
+FOLDER is another checkout of this project, with which the steps take turns. Each step imports N findings more
+into the same account.
 """
 
 import argparse
@@ -14,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import corpus
+from bench import corpus, import_routes
 from bench.measure import table
 
 _SOURCE = Path(__file__).parents[1]
@@ -26,7 +29,26 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--against", type=Path, help="another checkout, to compare with")
     parser.add_argument("--dir", type=Path, help="for the databases; emptied first")
+    parser.add_argument("--only", default="steps,routes,uploads")
+    parser.add_argument("--routes-findings", type=int, default=10_000)
+    parser.add_argument("--uploads", type=int, default=50, help="at once")
+    parser.add_argument("--rounds", type=int, default=3, help="of uploads and quiet times")
     arguments = parser.parse_args()
+    parts = arguments.only.split(",")
+    if "steps" in parts:
+        _measure_steps(arguments)
+    if "routes" in parts or "uploads" in parts:
+        with tempfile.TemporaryDirectory(prefix="outcrop-bench-") as temporary:
+            import_routes.measure(
+                arguments.dir or Path(temporary),
+                findings=arguments.routes_findings if "routes" in parts else 0,
+                uploads=arguments.uploads if "uploads" in parts else 0,
+                rounds=arguments.rounds,
+            )
+
+
+def _measure_steps(arguments: argparse.Namespace) -> None:
+    """Import N findings in each step, by this checkout and by another one in turns."""
     checkouts = [_SOURCE, *([arguments.against.resolve()] if arguments.against else [])]
     with tempfile.TemporaryDirectory(prefix="outcrop-bench-") as temporary:
         folder = arguments.dir or Path(temporary)

@@ -159,6 +159,7 @@ EXCERPT_FILE_BYTES = 32 << 20  # of a file whose lines are stored
 CHECKED_FILE_BYTES = 256 << 20  # of a file that is searched for a known credential
 RUN_GAPS = 1_000  # gaps that a run lists; one more counts the rest
 SOURCE_ATTEMPTS = 3  # attempts to scan a source whose worker dies
+FORMER_ADDRESSES = 5  # addresses in reports for which one scan asks the host whether they are the repository
 AUTHOR_LENGTH = 512  # characters that are stored of an author
 FINDING_LINES = 100  # lines of one finding that are stored
 GITIGNORE_BYTES = 1 << 20  # of a file `.gitignore`

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.client.test_client import HTML, LIST, answer, server
 from tests.support.backend import Backend, Tenant
 from tests.support.factories import make_line
 
@@ -81,3 +82,21 @@ def test_a_failure_is_one_line_without_the_key(
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert "secretkey" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        answer(HTML),
+        answer(b"", "308 Moved", None, "Location: https://elsewhere.example"),
+        answer(LIST, "200 OK", len(LIST) + 9),
+        answer(HTML, "502 Bad Gateway"),
+    ],
+    ids=["HTML", "redirect", "half a body", "a proxy's error"],
+)
+def test_a_server_that_answers_wrongly_is_one_line_without_the_key(sent: bytes) -> None:
+    with server(sent) as url:
+        done = outcrop(url, "outcrop_secretkey", "list")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("outcrop: ")
+    assert "secretkey" not in done.stderr

@@ -6,8 +6,6 @@ It contains every endpoint of the specification, every bound and every answer, a
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -37,6 +35,7 @@ from outcrop.domain.account import Plan
 from outcrop.domain.events import FIELDS, EventType
 from tests.support.backend import Backend, Tenant, running_server
 from tests.support.factories import make_line, make_scan
+from tests.support.generated_client import generate_client, run_program
 from tests.support.openapi import allow_only_described_fields
 
 Json = dict[str, Any]
@@ -699,37 +698,14 @@ print(json.dumps(seen))
 """
 
 
-def _python(*arguments: str, folder: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def _generate_client(document: Json, folder: Path) -> None:
-    """Generate the package `outcrop_client` in the folder."""
-    (folder / "openapi.json").write_text(json.dumps(document))
-    (folder / "config.yml").write_text("post_hooks: []\n")
-    reported = _python(
-        *("-m", "openapi_python_client", "generate", "--path", "openapi.json", "--config", "config.yml"),
-        *("--meta", "none", "--output-path", "outcrop_client", "--fail-on-warning"),
-        folder=folder,
-    )
-    assert "warning" not in reported.lower()
-
-
 def test_a_client_generated_from_it_works(backend: Backend, document: Json, tmp_path: Path) -> None:
     tenant, run = backend.tenant(), make_scan()
     lines = [make_line(composite_score=score) for score in (71.0, 72.0, 73.0)]
     backend.import_(tenant.account, *lines, make_line(status="stale"), make_line(composite_score=69.5))
     backend.scan(tenant.account, run)
     ids = [line["id"] for line in lines]
-    _generate_client(document, tmp_path)
-    (tmp_path / "use.py").write_text(CLIENT)
-    seen = json.loads(
-        _python("-W", "error", "use.py", backend.base_url, tenant.key, *ids, str(run.id), folder=tmp_path)
-    )
+    generate_client(document, tmp_path)
+    seen = run_program(CLIENT, backend.base_url, tenant.key, *ids, str(run.id), folder=tmp_path)
     assert seen == {
         "list": [3, 3, [sorted(ids)[1]]],
         "none": 0,
@@ -797,8 +773,7 @@ def test_a_client_generated_today_accepts_the_fields_of_a_later_release(
     tenant, line, run = backend.tenant(), make_line(), make_scan()
     backend.import_(tenant.account, line)
     backend.scan(tenant.account, run)
-    _generate_client(document, tmp_path)
-    (tmp_path / "use.py").write_text(LATER_CLIENT)
+    generate_client(document, tmp_path)
     arguments = (backend.base_url, tenant.key, line["id"], str(run.id))
-    seen = json.loads(_python("-W", "error", "use.py", *arguments, folder=tmp_path))
+    seen = run_program(LATER_CLIENT, *arguments, folder=tmp_path)
     assert seen == [line["id"], "resolved", "github:acme"]

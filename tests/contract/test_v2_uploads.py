@@ -185,6 +185,7 @@ BAD_REPORTS = {
     "no finding": (b'{"matched_text": "********"}\n{}\n', "outcrop", 2),
     "not JSON": (b'{"matched_text": "********"}\nhello\n', "outcrop", 2),
     "another encoding": (gitleaks_report(1).decode().encode("utf-16"), "gitleaks", 1),
+    "another version": (b'{"version": "1.0.0", "runs": [{"results": [{"ruleId": "x"}]}]}', "sarif", 1),
     "wrong types": (gitleaks_report(1, StartLine="three"), "gitleaks", 1),
     "a page": (b"<!doctype html><title>Sign in</title>", "auto", 1),
     "binary": (bytes(range(256)) * 40, "auto", 1),

@@ -133,7 +133,7 @@ STATEMENTS: dict[str, Callable[[Connection, _Batch], Awaitable[object]]] = {
     "findings/table.was_sighted_since": lambda db, b: table.was_sighted_since(
         db, b.account_id, _ids(b)[0], now() - timedelta(days=1)
     ),
-    "findings/table.select_existing": lambda db, b: table.select_existing(db, b.account_id, _ids(b)),
+    "findings/table.select_fingerprints": lambda db, b: table.select_fingerprints(db, b.account_id, _ids(b)),
     "findings/table.select_valid": lambda db, b: table.select_valid(db, b.account_id, _ids(b)),
     "findings/table.select_statuses": lambda db, b: table.select_statuses(db, b.account_id, _ids(b)),
     "findings/table.lock_matching": lambda db, b: table.lock_matching(
@@ -178,6 +178,12 @@ STATEMENTS: dict[str, Callable[[Connection, _Batch], Awaitable[object]]] = {
     "incidents/table.lock_places": lambda db, b: incident_table.lock_places(db, b.account_id, _ids(b)),
     "incidents/table.assign": lambda db, b: incident_table.assign(
         db, b.account_id, _ids(b), "jo@example.com"
+    ),
+    "runs/source_names.select_places": lambda db, b: source_names.select_places(
+        db, b.account_id, "source 2999"
+    ),
+    "runs/source_names.select_sharing": lambda db, b: source_names.select_sharing(
+        db, b.account_id, ["https://github.com/"], [(key, "a.py") for key in b.keys]
     ),
     "runs/source_names.move_findings": lambda db, b: source_names.move_findings(
         db, b.account_id, "source 2", list(zip(_ids(b), b.keys, strict=True))

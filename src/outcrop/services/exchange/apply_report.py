@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from outcrop.domain.finding import Finding, Validation
+from outcrop.domain.finding import Finding, Status, Validation
 from outcrop.limits import FINDING_LINES
 from outcrop.store.findings.record import FindingRecord
 
@@ -15,8 +15,10 @@ def apply_report(record: FindingRecord, report: FindingRecord) -> FindingRecord:
     """Return the row of a finding after a scanner's report about it.
 
     The report can set the line, the commit with its author and date, a later time at which the finding was
-    seen, and a newer verdict.
+    seen, and a newer verdict. A finding that had no credential gets that of the report.
     """
+    if takes_credential(record, report):
+        record = _take_credential(record, report)
     finding, reported = record.finding, report.finding
     if not report.keep_last_seen and reported.last_seen_at > finding.last_seen_at:
         finding = replace(finding, last_seen_at=reported.last_seen_at)
@@ -35,6 +37,37 @@ def apply_report(record: FindingRecord, report: FindingRecord) -> FindingRecord:
     if _has_newer_verdict(finding, reported):
         finding = _take_verdict(finding, reported)
     return replace(record, finding=finding)
+
+
+def takes_credential(record: FindingRecord, report: FindingRecord) -> bool:
+    """Whether a report has the credential of a finding that was known without it."""
+    return record.fingerprint is None and report.fingerprint is not None
+
+
+def _take_credential(record: FindingRecord, report: FindingRecord) -> FindingRecord:
+    """Return the row of a finding with the credential of a report, and with what follows from it.
+
+    The address, path and name are those of the report, where the credential is masked. A closed finding
+    stays closed, and its credential is not stored.
+    """
+    finding, reported = record.finding, report.finding
+    finding = replace(
+        finding,
+        matched_text=reported.matched_text,
+        pattern=reported.pattern,
+        rule=reported.rule or finding.rule,
+        context=reported.context,
+        source_url=reported.source_url or finding.source_url,
+        file_path=reported.file_path,
+        author=reported.author or finding.author,
+    )
+    return replace(
+        report,
+        finding=finding,
+        secret_box=report.secret_box if finding.status is Status.ACTIVE else None,
+        keep_first_seen=record.keep_first_seen,
+        keep_last_seen=record.keep_last_seen,
+    )
 
 
 def join_lines(earlier: FindingRecord, report: FindingRecord) -> FindingRecord:

@@ -45,7 +45,10 @@ class ImportRecord:
     record: FindingRecord
     address: str | None = None  # of the repository that is the source; None: another source
     path: str = ""
-    report_key: str = ""  # type and the tool's own fingerprint of a report without a credential
+    report_key: str = ""  # type and the tool's own fingerprint
+    # Ids that the tool's own fingerprint gives: the first is the record's own, others are of addresses that
+    # the source had. Empty if the record restores, or has a credential and no such fingerprint.
+    report_ids: tuple[UUID, ...] = ()
 
 
 class RecordBuilder:
@@ -86,10 +89,12 @@ class RecordBuilder:
         for number, (where, fields, bytes_read) in enumerate(file_records, 1):
             if number % _PROGRESS_EVERY == 0:
                 progress(bytes_read)
-            imported = self._add_place(_validate(where, fields))
+            imported = _drop_masked(self._add_place(_validate(where, fields)))
             restores = self._restores(imported)
-            record = self._build(where, imported, restores=restores)
+            key = _report_key(imported)  # with the tool's type: a rule of ours may replace it
+            record = self._build(where, imported, key, restores=restores)
             address = None if restores or imported.source_type in SERVED_TYPES else _source_of(imported)
+            has_key = not restores and (imported.secret is None or imported.fingerprint is not None)
             yield ImportRecord(
                 where,
                 restores,
@@ -97,7 +102,8 @@ class RecordBuilder:
                 record,
                 address,
                 _path_of(imported),
-                _report_key(imported),
+                key,
+                (record.finding.id,) if has_key else (),
             )
         progress(bytes_read)
 
@@ -108,7 +114,7 @@ class RecordBuilder:
         is_exported = imported.id is not None and imported.fingerprint is None
         return self.restore or (self.format is ImportFormat.OUTCROP and is_exported)
 
-    def _build(self, where: str, imported: ImportedFinding, *, restores: bool) -> FindingRecord:
+    def _build(self, where: str, imported: ImportedFinding, key: str, *, restores: bool) -> FindingRecord:
         """Return the row of a finding, its credential encrypted, fingerprinted and masked in all texts."""
         if imported.secret is None and not imported.matched_text:
             raise RecordError(where, "is not a finding: it has neither `secret` nor `matched_text`")
@@ -119,7 +125,7 @@ class RecordBuilder:
             self.unplaced += 1
         path = _path_of(imported)
         hit = None if restores else self._recognise(imported)
-        finding_id = self._choose_id(imported, source, path, restores=restores)
+        finding_id = self._choose_id(imported, source, path, key, restores=restores)
         finding = self._build_finding(imported, finding_id)
         record = FindingRecord(
             finding if restores else _add_context(finding, path),
@@ -162,21 +168,25 @@ class RecordBuilder:
             imported.pattern.name = self.recogniser.mask(imported.pattern.name)
         return hit
 
-    def _choose_id(self, imported: ImportedFinding, source: str | None, path: str, *, restores: bool) -> UUID:
+    def _choose_id(
+        self, imported: ImportedFinding, source: str | None, path: str, key: str, *, restores: bool
+    ) -> UUID:
         """Return the id to use if the finding is new.
 
-        A report without the credential gets an id that follows from its place, its type and the tool's own
-        fingerprint, so that the same record has the same id again. A result of SARIF that names no repository
-        brings such an id.
+        A report gets an id that follows from its place, its type and the tool's own fingerprint. So the same
+        record has the same id again, also if the credential is in one report and left out in another. A
+        result of SARIF that names no repository brings such an id.
         """
         if imported.id is not None and restores:
             return imported.id
         is_unplaced = self.format is ImportFormat.SARIF and source == self.format.value
         if imported.legacy_id is not None and is_unplaced:
             return imported.legacy_id
-        if imported.secret is not None or (restores and self.format is ImportFormat.OUTCROP):
+        if restores and (imported.secret is not None or self.format is ImportFormat.OUTCROP):
             return uuid4()
-        return report_id(self.account_id, source or "", path, _report_key(imported))
+        if imported.secret is not None and imported.fingerprint is None:
+            return uuid4()
+        return report_id(self.account_id, source or "", path, key)
 
     def _add_secret(
         self, record: FindingRecord, value: str, source: str | None, path: str, hit: Hit | None
@@ -233,12 +243,12 @@ class RecordBuilder:
 
 
 def report_id(account_id: int, source: str, path: str, report_key: str) -> UUID:
-    """Return the id of a reported finding without a credential."""
+    """Return the id of a reported finding; `report_key` has the tool's own fingerprint."""
     return uuid5(_NAMESPACE, "\0".join((str(account_id), source, path, report_key)))
 
 
 def _report_key(imported: ImportedFinding) -> str:
-    """Return what identifies a report without a credential at its place: type and tool's fingerprint."""
+    """Return what identifies a report at its place: type and fingerprint, both as the tool gives them."""
     fingerprint = imported.fingerprint or f"{imported.matched_text}:{imported.line_number}"
     return f"{imported.pattern.secret_type}\0{fingerprint}"
 
@@ -253,6 +263,13 @@ def _source_of(imported: ImportedFinding) -> str | None:
     return normalise_repository(imported.repo) or source_of(
         imported.source_type, imported.repo_full_name, imported.source_url
     )
+
+
+def _drop_masked(imported: ImportedFinding) -> ImportedFinding:
+    """Return the finding without a value that its tool has masked: that is no credential."""
+    if imported.secret is not None and is_masked(imported.secret):
+        imported.secret, imported.parts, imported.matched_text = None, [], imported.secret
+    return imported
 
 
 def _copy_value(value: Any) -> Any:

@@ -21,7 +21,7 @@ from outcrop.scanner.risk.stored_score import score_stored
 from outcrop.services.exchange.formats import ImportFormat, read_records
 from outcrop.services.exchange.import_records import ImportRecord, RecordBuilder
 from outcrop.services.exchange.merge import merge_with_stored
-from outcrop.services.exchange.news import record_news
+from outcrop.services.exchange.news import make_due, record_news
 from outcrop.services.exchange.recognise import Recogniser
 from outcrop.sources.repository_address import normalise_repository
 from outcrop.store import audit, secret_policy
@@ -137,6 +137,7 @@ async def merge_batches(
                 sends_events=sends_events,
                 is_validated_later=on_new is not None,
             )
+            await make_due(db, account_id, merged.known)
             if on_new is not None:
                 await on_new([record.finding.id for record in merged.new])
             if lines % _FLUSH_INDEX_EVERY < _BATCH_SIZE:

@@ -8,9 +8,11 @@ from typing import BinaryIO
 from uuid import UUID
 
 from outcrop.domain.finding import Finding
-from outcrop.services.exchange.apply_report import apply_report
+from outcrop.services.exchange.apply_report import apply_report, takes_credential
 from outcrop.services.exchange.formats import ImportFormat, read_records
 from outcrop.services.exchange.import_records import RecordBuilder
+from outcrop.services.exchange.match_reports import ReportMatcher, with_id
+from outcrop.services.exchange.report_score import score_report
 from outcrop.store.findings.record import FindingRecord
 from outcrop.store.keyring import Keyring
 
@@ -38,22 +40,28 @@ def merge_reports(
     are random and forgotten afterwards: they only compare the credentials of these files.
     """
     keys = Keyring(secrets.token_bytes(_KEY_BYTES), secrets.token_bytes(_KEY_BYTES))
-    merged: dict[bytes | UUID, MergedFinding] = {}
+    merged: dict[UUID, MergedFinding] = {}
+    matcher = ReportMatcher({}, {}, set())
     for name, file in files:
         detected, file_records = read_records(file, format_)
         builder = RecordBuilder(
             keys, 0, now, keep_secrets=False, format_=detected, restore=False, may_restore=False
         )
         for entry in builder.build_all(file_records, lambda _: None):
-            record = entry.record
-            place = record.identity or record.finding.id
-            if place in merged:
-                merged[place].record = apply_report(merged[place].record, record)
-            else:
-                merged[place] = MergedFinding(record)
-            if name not in merged[place].sources:
-                merged[place].sources.append(name)
+            match = matcher.match(entry.record, entry.report_ids)
+            record = with_id(keys, 0, entry.record, match)
+            found = merged.setdefault(match.id, MergedFinding(record))
+            if found.record is not record:
+                found.record = _merge(found.record, record, now)
+            if name not in found.sources:
+                found.sources.append(name)
     return sorted(merged.values(), key=_order)
+
+
+def _merge(record: FindingRecord, report: FindingRecord, now: datetime) -> FindingRecord:
+    """Return the row of a finding after another report about it, with the score of a new credential."""
+    merged = apply_report(record, report)
+    return score_report(merged, places=1, moment=now) if takes_credential(record, report) else merged
 
 
 def _order(entry: MergedFinding) -> tuple[float, str, str, int]:

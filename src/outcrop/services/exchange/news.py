@@ -40,6 +40,17 @@ async def record_news(
         if record.finding.status in OPEN_STATUSES:
             event = event_about(EventType.NEW, record.finding)
             await outbox.append(db, account_id, event, event_id=uuid4(), now=now)
+    await make_due(db, account_id, records, is_validated_later=is_validated_later)
+
+
+async def make_due(
+    db: Connection, account_id: int, records: Sequence[FindingRecord], *, is_validated_later: bool = False
+) -> None:
+    """Make the validation of the records' credentials due.
+
+    A job for it is queued, unless the caller sees to it (`is_validated_later`).
+    Only a credential is due that is stored and that one of our rules recognises.
+    """
     unchecked = {
         record.verdict_key: StoredVerdict(
             Validation.UNVALIDATED, Confidence.LOW, "", (), False, False, False, verdicts.NEVER_CHECKED

@@ -71,8 +71,3 @@ class Recogniser:
             self._ruleset = self._load()
         hits = find(self._ruleset, text.encode("utf-8", "surrogateescape"), Confidence.LOW)
         return [hit for hit in hits if hit.companion_name is None]
-
-
-def _precedence(hit: Hit) -> tuple[bool, int]:
-    """Return the sort key of a hit: a specific rule is better, then a longer value."""
-    return hit.strength is not Strength.GENERIC, hit.end - hit.start

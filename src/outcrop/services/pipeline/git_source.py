@@ -25,7 +25,7 @@ from outcrop.domain.target import is_included
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport, run_periodically
 from outcrop.services.pipeline.fence import write_transaction
 from outcrop.services.pipeline.host_access import open_host_of
-from outcrop.services.pipeline.join_sources import is_clone
+from outcrop.services.pipeline.join_sources import is_clone, join_former_addresses
 from outcrop.services.pipeline.masking import SecretMasker
 from outcrop.services.pipeline.record import (
     DetectedSecret,
@@ -103,6 +103,7 @@ async def scan_repository(
     if outdated := release_gap(context, key, last.saved):
         report.gaps.append(outdated)
     coverage = ScanCoverage.OUTDATED if outdated else _coverage(source, result)
+    has_joined = await join_former_addresses(context, key, source, token, _shown_places(context, secrets))
     detected = await record_secrets(context, key, secrets, coverage)
     if outdated or not result.is_complete:
         async with write_transaction(context, key) as (db, _):
@@ -113,7 +114,13 @@ async def scan_repository(
     await _keep_present(context, key, present)
     if _may_resolve(source, result, is_outdated=outdated is not None):
         await _resolve_gone(context, key, source, token, absent, same_rules=last.continued is not None)
-        await _save_scan(context, key, source, last.rules_id, result)
+        # Without a marker the next scan looks for the findings that have just moved here.
+        await _save_scan(context, key, source, last.rules_id, result, has_marker=not has_joined)
+
+
+def _shown_places(context: RunContext, secrets: Sequence[DetectedSecret]) -> list[tuple[bytes, str]]:
+    """Return fingerprint and shown path of detected secrets."""
+    return [(context.keys.compute_fingerprint(secret.hit.secret), secret.file_path) for secret in secrets]
 
 
 def _may_resolve(source: ScanSource, result: JobResult, *, is_outdated: bool) -> bool:
@@ -201,14 +208,20 @@ async def _count_all_as_seen(context: RunContext, key: SourceKey, last: SourceCh
 
 
 async def _save_scan(
-    context: RunContext, key: SourceKey, source: ScanSource, rules_id: str, result: JobResult
+    context: RunContext,
+    key: SourceKey,
+    source: ScanSource,
+    rules_id: str,
+    result: JobResult,
+    *,
+    has_marker: bool,
 ) -> None:
     """Save the checkpoint of this scan, from which the next scan continues.
 
     It has a digest of the source's description with the host's change marker (or else the digest of the
-    refs), the rules, the tips, the id of the run and the release of this program.
+    refs) if it `has_marker`, the rules, the tips, the id of the run and the release of this program.
     """
-    marker = source.changed or result.refs_digest
+    marker = (source.changed or result.refs_digest) if has_marker else None
     changed = marker and f"{_description_digest(source)} {marker}"
     state = SourceCheckpoint(changed, rules_id, result.tips, key.scan_id, context.release)
     async with write_transaction(context, key) as (db, moment):

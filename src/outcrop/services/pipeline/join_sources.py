@@ -2,23 +2,30 @@
 
 A run of a code host names its source by the host's numeric id; a report and a folder name it by an address.
 The aliases of a source lead from each address to it. If a numbered source is scanned and an address of it
-belongs to a source without a number, the latter's findings move to the former (`claim_aliases`).
+belongs to a source without a number, the latter's findings move to the former (`claim_aliases`). An address
+that only a report has named may be a former one of the source: its host is asked (`join_former_addresses`).
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import structlog
 
-from outcrop.domain.errors import OperatorError
+from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.domain.finding import OPEN_STATUSES, Finding, Validation
 from outcrop.domain.place import SEALED_PATH, identity
 from outcrop.domain.secret import Secret, reveal
+from outcrop.limits import FORMER_ADDRESSES
 from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey
 from outcrop.services.pipeline.fence import write_transaction
+from outcrop.services.pipeline.host_access import open_host_of
 from outcrop.services.pipeline.record import open_path
+from outcrop.sources.code_host.errors import HostError
+from outcrop.sources.code_host.host import CodeHost
 from outcrop.sources.repository_address import normalise_repository
 from outcrop.sources.resolve_target import ScanSource
 from outcrop.store import audit
@@ -80,13 +87,56 @@ def is_clone(source: ScanSource) -> bool:
     return bool(source.options.get(_JOINED))
 
 
-async def claim_aliases(context: RunContext, key: SourceKey, source: ScanSource) -> None:
+async def join_former_addresses(
+    context: RunContext,
+    key: SourceKey,
+    source: ScanSource,
+    token: Secret | None,
+    detected: Sequence[tuple[bytes, str]] = (),
+) -> bool:
+    """Merge sources that only reports have named, at former addresses of a repository; return if any was.
+
+    The repository's host is asked about addresses at it whose findings are also those of the repository:
+    the same credential at the same path. `detected` are pairs of fingerprint and path that a scan found and
+    that are not stored yet. `token` is the target's credential. An address that the host does not answer for
+    stays a source of its own.
+    """
+    if not is_numbered(source) or source.host_repository is None or source.gist or source.options.get("wiki"):
+        return False
+    origins = {f"https://{urlsplit(address).netloc}/" for address in list_addresses(source)}
+    async with context.pool.connection() as db:
+        if not await source_names.has_unnumbered(db, key.account_id, origins):
+            return False
+        places = [*await source_names.select_places(db, key.account_id, key.source), *detected]
+        candidates = await source_names.select_sharing(db, key.account_id, origins, places)
+    host = open_host_of(context, key, source, token)
+    former = [
+        address
+        for address in candidates[:FORMER_ADDRESSES]
+        if await _is_repository(host, address, key.source)
+    ]
+    if former:
+        await claim_aliases(context, key, source, former)
+    return bool(former)
+
+
+async def _is_repository(host: CodeHost, address: str, name: str) -> bool:
+    """Whether the host says that an address leads to the repository whose source has this name."""
+    try:
+        return host.source_of(await host.repository(host.path_of(address))) == name
+    except (HostError, BadInputError):
+        return False
+
+
+async def claim_aliases(
+    context: RunContext, key: SourceKey, source: ScanSource, former: Sequence[str] = ()
+) -> None:
     """Make the addresses of a scanned source its aliases, and merge unnumbered sources that have them.
 
-    An address of another numbered source moves: another repository has taken it over. Raise OperatorError if
-    the source itself was merged into another one.
+    `former` are more addresses of it. An address of another numbered source moves: another repository has
+    taken it over. Raise OperatorError if the source itself was merged into another one.
     """
-    own = list_addresses(source)
+    own = [*list_addresses(source), *former]
     if not own:
         return
     while True:

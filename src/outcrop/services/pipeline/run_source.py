@@ -14,7 +14,7 @@ from outcrop.services.pipeline.discussion_source import scan_discussions
 from outcrop.services.pipeline.fence import OutdatedScanError, hold_source
 from outcrop.services.pipeline.git_source import scan_repository
 from outcrop.services.pipeline.host_access import load_credential
-from outcrop.services.pipeline.join_sources import claim_aliases
+from outcrop.services.pipeline.join_sources import claim_aliases, join_former_addresses
 from outcrop.services.pipeline.plan import (
     TOO_MANY_ATTEMPTS,
     SourceClaim,
@@ -76,6 +76,7 @@ async def _scan(
             token = await load_credential(context, key.account_id, claimed.run.target_id)
             source = _open_url(context, key, claimed, source)
             await claim_aliases(context, key, source)
+            await join_former_addresses(context, key, source, token)
             await _SCANS.get(source.kind, scan_repository)(context, key, source, token, report)
             return None
     except (HostError, OutcropError) as failure:

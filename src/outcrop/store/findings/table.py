@@ -227,13 +227,15 @@ async def erase_secrets(db: Connection, *, closed_before: datetime | None, limit
     return [account_id for (account_id,) in await cursor.fetchall()]
 
 
-async def select_existing(db: Connection, account_id: int, finding_ids: Sequence[UUID]) -> list[UUID]:
-    """Return those of the ids that findings have."""
+async def select_fingerprints(
+    db: Connection, account_id: int, finding_ids: Sequence[UUID]
+) -> dict[UUID, bytes | None]:
+    """Return the fingerprints of those of the ids that findings have; None for one without a credential."""
     cursor = await db.execute(
-        f"SELECT id FROM findings WHERE {rows.OF_ACCOUNT} AND {rows.one_of('id')}".encode(),
+        f"SELECT id, fingerprint FROM findings WHERE {rows.OF_ACCOUNT} AND {rows.one_of('id')}".encode(),
         [account_id, list(finding_ids)],
     )
-    return [row[0] for row in await cursor.fetchall()]
+    return dict(await cursor.fetchall())
 
 
 async def select_ids_by_identity(

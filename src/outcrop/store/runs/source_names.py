@@ -36,6 +36,46 @@ async def resolve_aliases(
     return dict(await cursor.fetchall())
 
 
+async def has_unnumbered(db: Connection, account_id: int, origins: Collection[str]) -> bool:
+    """Whether the account has a source without a number at one of the origins, such as `https://github.com/`."""
+    cursor = await db.execute(
+        """SELECT FROM source_names n, unnest(%s::text[]) AS o (origin)
+           WHERE account_id = %s AND NOT is_numbered AND starts_with(source, origin) LIMIT 1""",
+        [sorted(origins), account_id],
+    )
+    return await cursor.fetchone() is not None
+
+
+async def select_places(db: Connection, account_id: int, source: str) -> list[tuple[bytes, str]]:
+    """Return fingerprint and shown path of the credentials of a source."""
+    cursor = await db.execute(
+        f"""SELECT fingerprint, file_path FROM findings
+            WHERE {rows.OF_ACCOUNT} AND source = %s AND fingerprint IS NOT NULL""".encode(),
+        [account_id, source],
+    )
+    return await cursor.fetchall()
+
+
+async def select_sharing(
+    db: Connection, account_id: int, origins: Collection[str], places: Collection[tuple[bytes, str]]
+) -> list[str]:
+    """Return the sources without a number that have a credential at one of the places.
+
+    `places` are pairs of fingerprint and shown path. The sources are at one of the origins.
+    """
+    cursor = await db.execute(
+        f"""SELECT DISTINCT source, fingerprint, file_path FROM findings
+            WHERE {rows.OF_ACCOUNT} AND {rows.one_of("fingerprint", "bytea")}
+              AND source IN (SELECT n.source FROM source_names n, unnest(%s::text[]) AS o (origin)
+                             WHERE n.account_id = %s AND NOT is_numbered AND starts_with(n.source, origin))
+         """.encode(),
+        [account_id, sorted({fingerprint for fingerprint, _ in places}), sorted(origins), account_id],
+    )
+    known = set(places)
+    found = {source for source, fingerprint, path in await cursor.fetchall() if (fingerprint, path) in known}
+    return sorted(found)
+
+
 async def add_sources(
     db: Connection, account_id: int, names: Collection[str], *, is_numbered: bool = False
 ) -> None:
