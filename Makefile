@@ -15,7 +15,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 # For developers: the service, the tests and the linters.
 setup: $(VENV)/.ready-dev $(VENV)/.compiled
 
-# The service alone: 66 of 109 packages, and half the time.
+# The service alone: 80 of 128 packages, and half the time.
 $(VENV)/.ready: requirements.txt pyproject.toml tools/make-venv
 	tools/make-venv $(PYTHON) $(VENV)
 	$(INSTALL) --require-hashes -r requirements.txt
