@@ -20,6 +20,7 @@ from outcrop.api import findings, hooks, incidents, scans
 from outcrop.api.describe import describe
 from outcrop.api.errors import HANDLERS
 from outcrop.api.middleware import RequestMiddleware
+from outcrop.api.request_spans import TraceMiddleware
 from outcrop.api.route_names import RouteNames
 from outcrop.api.shapes import json_response
 from outcrop.api.v2 import bulk as v2_bulk
@@ -36,6 +37,7 @@ from outcrop.services.exchange.upload import UploadLanes
 from outcrop.services.readiness import MIN_FREE_BYTES, Readiness, ReadinessCheck
 from outcrop.services.shares import AccountShares
 from outcrop.sources.workspace import cache_folder
+from outcrop.tracing import is_tracing
 
 PREFIX, PREFIX_V2 = "/api/v1", "/api/v2"
 _V1 = (findings.router, incidents.router, scans.router)
@@ -133,16 +135,18 @@ def create_app(
     def timeout_page(scope: Scope, busy: UnavailableError | None) -> Response | None:
         return None if _is_api_path(scope["path"]) else portal.timeout_page(scope, busy)
 
-    return RequestMiddleware(
+    name_route = RouteNames([*routes, *portal.routes]).find
+    handled = RequestMiddleware(
         dispatch,
         notes=notes,
         base_url=base_url,
         rate_limit=rate_limit,
         cors_origins=cors_origins or [],
         timeout_page=timeout_page,
-        name_route=RouteNames([*routes, *portal.routes]).find,
+        name_route=name_route,
         deadline=deadline,
     )
+    return TraceMiddleware(handled, name_route) if is_tracing() else handled
 
 
 def _is_api_path(path: str) -> bool:

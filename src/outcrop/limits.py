@@ -150,6 +150,7 @@ METRICS_HEAD_SECONDS = 5.0  # seconds for the head of a request to `/metrics`
 METRICS_SEND_SECONDS = 10.0  # seconds in which the client reads the response
 METRICS_HEAD_BYTES = 16 << 10  # of that head
 METRICS_CONNECTIONS = 32  # connections to `/metrics` at once
+TRACE_FLUSH_SECONDS = 2.0  # seconds in which a process that ends sends its last traces
 
 # More limits of a source.
 GIT_SECONDS = 3_600.0  # seconds for one git command that connects

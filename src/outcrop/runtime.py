@@ -19,6 +19,7 @@ from outcrop.store.db import WORKER_IDLE_TIMEOUT, Connection, Pool
 from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keyring
 from outcrop.store.operator_key import OperatorKey, unlock_keyring
+from outcrop.tracing import is_tracing, stop_tracing
 
 CHECK_SCHEMA_EVERY = 60.0  # seconds
 RECORD_POOL_EVERY = 1.0  # seconds
@@ -130,6 +131,8 @@ async def open_runtime(
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if is_tracing():  # nothing runs any more that could record a span
+                await asyncio.to_thread(stop_tracing)
 
 
 async def _record_pool(pool: Pool) -> None:

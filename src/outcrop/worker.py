@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import procrastinate
@@ -25,6 +26,7 @@ from outcrop.runtime import Runtime
 from outcrop.sandbox import Owner, find_missing, find_owner
 from outcrop.scanner.engine.load import load_ruleset
 from outcrop.services import sessions
+from outcrop.services.activity import QUEUE_NAMES
 from outcrop.services.delivery import DeliveryWorker
 from outcrop.services.exchange.news import REVALIDATE_TASK
 from outcrop.services.exchange.staged_import import MergeContext, merge_import, tidy_imports
@@ -65,6 +67,7 @@ from outcrop.store.db import UNAVAILABLE, current_time, end_stuck_sessions, sess
 from outcrop.store.findings import rollups
 from outcrop.store.incidents import pending
 from outcrop.store.runs import jobs, scans
+from outcrop.tracing import is_tracing, record_span
 from outcrop.validation.engine import ValidationMode, Validator
 
 FOLD_EVERY = 2.0  # seconds; until then, listing findings has a few more rollup rows to add up
@@ -304,6 +307,8 @@ async def _run_jobs(runtime: Runtime, context: RunContext, stop: asyncio.Event, 
 
 async def _run_queues(app: procrastinate.App, max_jobs: int, dead_after: float) -> None:
     """Run the jobs of all queues as they arrive: `max_jobs` scans and a few users' requests at once."""
+    if is_tracing():
+        _trace_jobs(app)
     async with app.open_async():
         # One account has at most `max_jobs` sources and a plan, which mostly waits for the code host. The
         # other place is for a second account, so that it need not wait for the end of a long source.
@@ -459,6 +464,30 @@ def _build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:
             await revalidate_due(context)
 
     return app
+
+
+def _trace_jobs(app: procrastinate.App) -> None:
+    """Run each task of ours in a span with its queue, its name and how it ended."""
+    for task in app.tasks.values():
+        if not task.pass_context:  # procrastinate's own have it
+            task.func, task.pass_context = _in_span(task.func), True
+
+
+def _in_span(run: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """Return a function that runs a job in a span."""
+
+    async def run_in_span(context: procrastinate.JobContext, **arguments: Any) -> None:
+        queue = QUEUE_NAMES.get(context.job.queue, context.job.queue)
+        with record_span("job", {"outcrop.queue": queue, "outcrop.job": context.job.task_name}) as span:
+            span.fields["outcrop.outcome"] = "failed"
+            try:
+                await run(**arguments)
+                span.fields["outcrop.outcome"] = "completed"
+            except asyncio.CancelledError:  # it is tried again
+                span.fields["outcrop.outcome"] = "cancelled"
+                raise
+
+    return run_in_span
 
 
 @contextmanager

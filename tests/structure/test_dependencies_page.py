@@ -12,7 +12,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 LISTS = {
     "The scanner": PROJECT["dependencies"],
-    "The service": [*EXTRAS["server"], *EXTRAS["embedded-postgres"]],
+    "The service": [*EXTRAS["server"], *EXTRAS["otel"], *EXTRAS["embedded-postgres"]],
     "Development": EXTRAS["dev"],
 }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-interop.txt")
+LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-interop.txt", "requirements-lowest.txt")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ENTRY = re.compile(
     r"(?P<name>[a-z0-9-]+)(\[[a-z0-9,-]+\])?==(?P<version>[^\s;]+)( ; [^\\]+)? \\\n"

@@ -15,6 +15,7 @@ from outcrop.cli.env_file import EnvFile, leave_warnings_to_parent, use_env_file
 from outcrop.cli.serve import SHUTDOWN_SECONDS, ChildRole, work_until_signal
 from outcrop.cli.session import run, start
 from outcrop.processes import watch_parent
+from outcrop.tracing import start_tracing
 
 
 def process(  # noqa: PLR0917 - one parameter per option
@@ -32,6 +33,7 @@ def process(  # noqa: PLR0917 - one parameter per option
     settings = start()
     if metrics_folder is not None:
         metrics.start_recording(metrics_folder, metrics_slot)
+    start_tracing()
     watch_parent(_wait_for_end_of_input, stop_within=SHUTDOWN_SECONDS)
     if role is ChildRole.API:
         with importing():

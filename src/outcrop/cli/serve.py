@@ -28,6 +28,7 @@ from outcrop.runtime import open_database, open_runtime, prepare_database
 from outcrop.settings import Settings, is_loopback
 from outcrop.sources.fork_pool import count_cores
 from outcrop.store.db import WORKER_IDLE_TIMEOUT
+from outcrop.tracing import start_tracing
 
 _EARLY_DEATH_SECONDS = 3.0  # a child that dies earlier three times in a row is not started again
 DEAD_AFTER = 20.0  # seconds without a heartbeat; a worker sends four in that time
@@ -101,6 +102,7 @@ def worker(
 ) -> None:
     """Run an additional worker, on any machine that reaches the database."""
     settings = start()
+    start_tracing()
     run(lambda: work_until_signal(settings, jobs, dead_after, with_metrics=True))
 
 

@@ -17,6 +17,7 @@ from outcrop.limits import ISSUER_REQUESTS_PER_SECOND, VALIDATION_SECONDS
 from outcrop.net.http import HttpClient
 from outcrop.scanner.rules.check_spec import CheckSpec, RequestSpec, choose_check, load_checks
 from outcrop.scanner.rules.model import Rule
+from outcrop.tracing import record_span
 from outcrop.validation.attempt import Attempt, UncheckableError
 from outcrop.validation.cloud.aws_keys import is_canary
 from outcrop.validation.http.check import check_over_http, is_at_host
@@ -105,7 +106,9 @@ class Validator:
             return unvalidated(reason, test_mode=test_mode)
         if self.mode is not ValidationMode.FULL:  # the check then refuses every host but the issuer's own
             check = check.model_copy(update={"given_host": False})
-        verdict = await self._run_with_deadline(check, values, self._limiter_of(rule.issuer))
+        with record_span("validate", {"outcrop.issuer": rule.issuer}) as span:
+            verdict = await self._run_with_deadline(check, values, self._limiter_of(rule.issuer))
+            span.fields["outcrop.verdict"] = verdict.status.value
         return replace(verdict, test_mode=verdict.test_mode or test_mode, canary=canary)
 
     def _reason_to_skip(self, check: CheckSpec, values: Mapping[str, str]) -> str | None:

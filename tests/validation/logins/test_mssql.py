@@ -91,9 +91,13 @@ def fake_sqlserver(
         data = b""
         while len(data) < 8 or len(data) < struct.unpack_from("!H", data, 2)[0]:
             with contextlib.suppress(ssl.SSLWantReadError):
-                data += tls.read(65536)
+                if not (decrypted := tls.read(65536)):
+                    raise EOFError  # the client has ended TLS
+                data += decrypted
                 continue
-            incoming.write(await reader.read(65536))
+            if not (encrypted := await reader.read(65536)):
+                raise EOFError  # the client has gone; nothing would end this loop
+            incoming.write(encrypted)
         assert data[:2] == b"\x10\1"
         login = parse_login7(data[8:])
         if logins is not None:
