@@ -140,6 +140,8 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
             "let x = {password: r.url.password9Field}",
             "user.password = hash;",
             'credentials += "PORT=50001;";',
+            "private_key_password: BLOB",
+            'custom_classes="bot-modal-regenerate-bot-api-key tippy-zulip-delayed-tooltip"',
         ],
         ['password = "Wint3r!Oslo"', 'user.password = "Wint3r!Oslo";'],
     ),
@@ -186,6 +188,22 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "spelled-words": (
         [r'MASTER_SECRET = "\x6d\x61\x73\x74\x65\x72\x20\x73\x65\x63\x72\x65\x74"', f'api_token = "{b"winter-oslo".hex()}"'],
         [rf'MASTER_SECRET = "{"".join(chr(92) + "x" + hexadecimal(26)[at : at + 2] for at in range(0, 26, 2))}"'],
+    ),
+    "stored-hash": (
+        [
+            f'<users user_id="2" username="bruno" password="{hexadecimal(40)}" salt="x"/>',
+            f'{{"login": "crm", "password": "{hexadecimal(64)}"}}',
+            f'String password = "{hexadecimal(128)}";',
+        ],
+        [f"DB_PASSWORD={hexadecimal(40)}", f'password = "{hexadecimal(32)}"'],
+    ),
+    "secret-name": (
+        ["passwordSecret: airflow-cluster1-mysql-password", "kubectl delete secret db-user-pass-96mffmfh4k"],
+        ["DB_PASSWORD=winter-oslo-42", f"clientSecret: {base62(32)}"],
+    ),
+    "label": (
+        ['JFIELD_PASSWORD_TOO="パスワードは100文字未満である必要があります。"'],
+        ['password = "Wint3r!Ösló"'],
     ),
     "number": (
         ['"output_tokens": 9223372036854775807'],

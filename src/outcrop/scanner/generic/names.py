@@ -77,7 +77,7 @@ _NO_CREDENTIAL_AFTER = word_set("""
     csrf xsrf lookup group column field index map dict object bucket route query meta i18n lang locale
     header hashed encoded lexer parser syntax registry package lock action forward backward starting
     lifecycle sync resume watch scroll pagination etag finger fingerprint known websocket socket manager
-    dkim encrypted crypted
+    dkim encrypted crypted alert incident dedup results
 """)
 # Before the noun: an action on the credential. Labels and flags have such names; the value must look random.
 _ACTIONS = word_set("""
@@ -104,7 +104,7 @@ _ATTRIBUTES = word_set("""
     generator callback listener hook hooks middleware guard strategy grant realm uuid guid dn sub kid
     stdin mgr sha md crc checksum hashing encode decode split replace startswith endswith strip startsof
     contains iexact exact match matches wordless fds through along expired revoked exists present visible
-    shown needed helper helpers
+    shown needed helper helpers typ
 """)
 # After "pass": words with which it still means a password. Otherwise "pass" is a verb.
 _AFTER_PASS = word_set("""

@@ -94,6 +94,9 @@ _PUBLISHED_DIGESTS = frozenset(
         "13d31e961a1ad8ec",  # RFC 7515 and RFC 7636
         "b8e148545b13c78b",  # RFC 6750
         "e30592c37ff33ddb",  # RFC 7617
+        "2ef2503d964e9668",  # NIST SP 800-38A, AES-128
+        "c12ce25303a023aa",  # NIST SP 800-38A, AES-192
+        "837e8e636d452b61",  # NIST SP 800-38A, AES-256
         "2cafc0970149a84f",  # Stripe documentation
         "f2d6ca16515033e5",  # Stripe documentation
         "0011cc25eb432071",  # Azure storage emulator

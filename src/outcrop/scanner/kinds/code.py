@@ -36,12 +36,19 @@ _HOST_NAME = regex(r"(?:[\w-]+\.)+(?:com|org|net|io|dev|app|co|ai)")
 _ADDRESS = regex(
     r"(?i)(?:https?|wss?|ftp|file|s3|gs)://[^\s@]{3,}|(?:refs|\.{1,2})/[\w./*:-]+"
     r"|(?:[a-z]:)?\\{1,2}[a-z]{4,}(?:[\\ ][\w. \\-]*)?|[a-z][\w-]*:(?:\.{0,2}/|\.)[\w./-]+"
+    r"|[\w.+-]+(?:/[\w.+-]+)+\.(?:txt|json|ya?ml|xml|html?|pem|crt|jks|p12|key|properties)"
 )
 _STRING_WITH_NAME = regex(rb"[\"'][A-Za-z][^\"'\n=:]{0,60} [^\"'\n=:]{1,60}[\"'],\s{0,40}[\"']$")
 _LIST_OF_NAMES = regex(r"[\w.-]+(?:[,;|][ ]?[\w.-]+){3,}")
 _LIST_OF_CONSTANTS = regex(r"[A-Z][A-Z0-9_]+(?:[`,;|/ ]{1,3}[A-Z][A-Z0-9_]+)+")
 _SETTING = regex(r"[A-Za-z ]{2,20}=[\w.:-]{0,40};")  # a part of a connection string
 _STATEMENT_END = regex(rb"[ \t]*;[ \t]*\r?$")
+_MARKUP = regex(r"&(?:#[0-9]{1,4}|[a-z]{2,6});?|.*&quot;&quot;.*|#[A-Za-z][\w-]*")
+_CLASS_LIST = regex(rb"(?i)class(?:es|name)?=[\"'][^\"'<>]{0,200}$")
+# Types of columns, of key stores.
+_TYPES = frozenset(
+    {"BLOB", "VARCHAR", "NVARCHAR", "STRING", "INTEGER", "BIGINT", "BINARY", "VARBINARY", "PKCS12", "PKCS11"}
+)
 _WORDS = regex(r"[a-z]+(?:[-_.:][a-z]+)+")
 _MIN_SHARE_OF_NAME = 0.6  # of the words of a value that are in its name too
 _UUID = regex(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -56,6 +63,7 @@ _ENTRY = regex(
     rb"(?:^[ \t\\\"'`]*|[{,(<\[\"'`;.]\s*|\s(?:val|var|const|let|static)\s+|<\w+\s+)_?keys?\\?[\"'`]?\s{0,3}"
     rb"(?::|=>|=)\s{0,3}\\?[\"'`]?$"
 )
+_PUBLIC_LABEL = regex(rb"(?i)public[ _-]?key\W{0,8}$")
 _LABEL = regex(rb"[A-Z][a-z]+ Key\W*$")  # `Repository Key: …`, as commands print it
 _ENTRY_KEYS = frozenset({"key", "keys", "_key"})
 
@@ -94,6 +102,9 @@ def is_code(sample: Sample) -> bool:
             )
             or (_OPERATORS.fullmatch(value) is not None and random_bits(value) < _MAX_RANDOM_BITS)
             or _SETTING.fullmatch(value) is not None
+            or value in _TYPES
+            or (_MARKUP.fullmatch(value) is not None and random_bits(value) < _MAX_RANDOM_BITS)
+            or _CLASS_LIST.search(sample.before) is not None
             or _is_variable(sample)
         )
     )
@@ -132,7 +143,7 @@ def is_session_id(sample: Sample) -> bool:
 def is_encoded_object(sample: Sample) -> bool:
     """Whether the value is a JSON object in base64 in which no field has a name for a credential."""
     value = sample.value
-    if not sample.is_generic or not value.startswith("ey") or len(value) > _MAX_ENCODED:
+    if not sample.is_generic or not value.startswith(("ey", "ew")) or len(value) > _MAX_ENCODED:
         return False
     try:
         fields = json.loads(base64.b64decode(value + "=" * (-len(value) % 4), altchars="-_", validate=True))
@@ -153,6 +164,8 @@ def is_entry_key(sample: Sample) -> bool:
 def is_public_key(sample: Sample) -> bool:
     """Whether the name says that the key is public: `disqusPublicKey`, `site_key`."""
     words = sample.name_words
+    if sample.is_generic and _PUBLIC_LABEL.search(sample.before):
+        return True
     return "secret" not in words and any(
         first in {"public", "pub", "publishable", "site"} and second in {"key", "keys", "token"}
         for first, second in pairwise(words)

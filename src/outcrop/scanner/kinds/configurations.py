@@ -13,6 +13,7 @@ KUBERNETES_FIELD = Kind(
 NO_SECRET_FIELD = Kind("plain-field", "a user name, an address or a setting beside a credential")
 TEMPLATE = Kind("template", "a template or an expression that something else fills in")
 PASSWORD_WORD = Kind("password-word", "the word for password in another language")
+SECRET_NAME = Kind("secret-name", "the name of a secret that is kept elsewhere")
 OTHER_COOKIE = Kind("other-cookie", "the session cookie of an application, not of AWS")
 
 _KUBERNETES_RULES = ("kubernetes_secret",)
@@ -22,6 +23,7 @@ _PLAIN_FIELDS = word_set("""
     protocol schedule project projectid clientid driver engine environment env mode level domain registry
     organization org accountid appid bucket prefix sslmode version identity owner role scope group audience
     arn addr address chart values interval realm tenant tenantid subject title description locale timezone
+    command args expiration authextragroups tokenid heritage release
 """)
 _TEMPLATE = regex(
     r".*(?:\{\{|\}\}|<%|%>|\$\{|\$\(|#\{|\{%|%\}|\[\[\w|%\([\w.]+\)s|<[A-Za-z][\w -]{1,60}>?).*"
@@ -29,6 +31,14 @@ _TEMPLATE = regex(
     re.DOTALL,
 )
 _MAX_TEMPLATE = 400
+_HOST_AFTER_TEMPLATE = regex(r"@[\w.-]+(?::[0-9]{1,5})?(?:/.*)?")
+_TIME = regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{5,12}Z?")
+_OBJECT_NAME = regex(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)+")
+_OBJECT_WORDS = word_set(
+    "secret secrets key keys password passwords credential credentials creds token tokens"
+)
+_OWN_WORDS = word_set("my super your very change some")  # of a secret that somebody made up
+_KUBECTL_SECRET = regex(rb"\b(?:kubectl|oc)\s[^\n|;&]{0,80}\bsecrets?[ /]$")
 _PASSWORD_SCHEME = regex(r"\{[A-Za-z0-9.-]{2,14}\}[^\s{}]+$")  # `{SHA}…`, as servers store it
 _PASSWORD_WORDS = regex(
     r"(?i)(?:(?:la|el|das|mon|ton|votre|tu|su|mi|dein|ihr|il|a)[-_ ]?)?(?:contrase(?:n|ñ|%c3%b1)a|passwor[td]"
@@ -51,7 +61,8 @@ def is_kubernetes_field(sample: Sample) -> bool:
     return (
         re.sub(r"[._-]", "", name) in _PLAIN_FIELDS
         or last in _PLAIN_FIELDS
-        or name.startswith(("app.kubernetes.io", "kubernetes.io", "helm.sh"))
+        or name.startswith(("app.kubernetes.io", "kubernetes.io", "helm.sh", "usage-bootstrap"))
+        or _TIME.fullmatch(value) is not None
         or re.fullmatch(
             r"/[\w./-]*|[A-Z][a-z]+(?:[A-Z][a-z]+)*|kubernetes\.io/[\w-]+|[\w.-]+/v[0-9]\w*", value
         )
@@ -85,7 +96,7 @@ def is_template(sample: Sample) -> bool:
     In a shell `PASSWORD=`…`` is the output of a command.
     """
     value = sample.value
-    if sample.is_generic and sample.name.isupper() and sample.before.endswith(b"=`"):
+    if sample.is_generic and _is_filled_in_beside(sample):
         return True
     return (
         not value.startswith("-----BEGIN")
@@ -97,9 +108,34 @@ def is_template(sample: Sample) -> bool:
     )
 
 
+def _is_filled_in_beside(sample: Sample) -> bool:
+    """Whether the text beside the value shows an expression: a command, a variable, a part of an address."""
+    return (
+        (sample.name.isupper() and sample.before.endswith(b"=`"))
+        or (sample.value.endswith("$") and sample.after.startswith((b"{", b"(")))
+        or (sample.before.endswith((b">", b"}")) and _HOST_AFTER_TEMPLATE.fullmatch(sample.value) is not None)
+    )
+
+
 def is_password_word(sample: Sample) -> bool:
     """Whether the value is only a word for password in some language."""
     return len(sample.value) <= 24 and _PASSWORD_WORDS.fullmatch(sample.value) is not None
+
+
+def is_secret_name(sample: Sample) -> bool:
+    """Whether the value is the name of a secret: `dbSecret: crm-db-password`, `kubectl get secret crm-db`."""
+    if not sample.is_generic or _OBJECT_NAME.fullmatch(sample.value) is None:
+        return False
+    if _KUBECTL_SECRET.search(sample.before):
+        return True
+    words = sample.value.split("-")
+    return (
+        sample.name_words[-1:] == ["secret"]
+        and not sample.name.isupper()
+        and len(words) > 2
+        and not _OBJECT_WORDS.isdisjoint(words)
+        and _OWN_WORDS.isdisjoint(words)
+    )
 
 
 def is_other_cookie(sample: Sample) -> bool:

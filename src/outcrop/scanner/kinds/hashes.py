@@ -1,7 +1,7 @@
 """Digests, message authentication codes, salts and password hashes: no credential follows from them."""
 
 from outcrop.lazy_regex import regex
-from outcrop.scanner.generic.names import word_set
+from outcrop.scanner.generic.names import Noun, find_noun, word_set
 from outcrop.scanner.kinds.kind import Kind, Sample, split_words
 
 NAMED_DIGEST = Kind(
@@ -12,6 +12,7 @@ SALT = Kind("salt", "a number used once, or a salt that is stored beside what it
 PASSWORD_HASH = Kind(
     "password-hash", "the hash of a password: an algorithm or an iteration count is beside it", None
 )
+STORED_HASH = Kind("stored-hash", "as many digits as a hash has, as the password of a user in a record")
 HASHED_CREDENTIAL = Kind(
     "hashed-credential", "the hash or the encrypted form of a credential, by its name", None
 )
@@ -23,6 +24,11 @@ _DIGEST_WORDS = word_set(
 _HASHED_WORDS = word_set("hashed hash digest digests encrypted ciphertext crypted encoded")
 _HEX_DIGEST = regex(r"(?:[0-9A-Fa-f]{2}){16,64}")
 _BASE64_DIGEST = regex(r"[0-9A-Za-z+/_-]{22,88}={0,2}")
+_HASH_DIGITS = regex(r"[0-9a-f]{32}|[0-9a-f]{38,40}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{126,128}")
+_LONG_HASH = 126  # digits; nobody makes a password so long
+_USER_FIELD = regex(
+    rb"(?i)\b\w{0,12}(?:user|login|e?mail|salt|person|uid)\w{0,12}[\"'`]?\s{0,2}[:=]|<column\b"
+)
 _NONCE_WORDS = word_set("nonce iv cnonce")
 _ITERATIONS = regex(
     rb"(?i)[\"'_]?(?:hash_?iterations|iterations?|rounds|pbkdf2|scrypt|argon2|bcrypt|cost_?factor)"
@@ -77,6 +83,18 @@ def is_password_hash(sample: Sample) -> bool:
         return False
     near = sample.data[max(0, sample.start - _BYTES_NEAR) : sample.end + _BYTES_NEAR]
     return _ITERATIONS.search(near) is not None or _HASH_OF_PASSWORD.search(sample.before[-80:]) is not None
+
+
+def is_stored_hash(sample: Sample) -> bool:
+    """Whether digits, as many as a hash has, are the password in a record that also names a user.
+
+    Not in settings: a password may have been made of random digits.
+    """
+    if not sample.is_generic or _HASH_DIGITS.fullmatch(sample.value) is None or sample.name.isupper():
+        return False
+    if find_noun(sample.name.encode()) is not Noun.PASSWORD:
+        return False
+    return len(sample.value) >= _LONG_HASH or _USER_FIELD.search(sample.before + sample.after) is not None
 
 
 def is_hashed_credential(sample: Sample) -> bool:

@@ -13,6 +13,7 @@ _FOLDER_OPTION = regex(
 )
 _PATH = regex(r"\.{0,2}/?[\w.~$-]+(?:/[\w.~$-]*)*|[0-9:]+")
 _ACCOUNT_LINE = regex(rb"(?m)^[a-z_][\w.-]*:[x*!]?:[0-9]+:(?:[0-9]+:|[\w,.-]*$)")
+_REST_OF_ACCOUNT_LINE = regex(r"[x*!]:[0-9]+:.*")
 
 
 def is_command_argument(sample: Sample) -> bool:
@@ -25,8 +26,9 @@ def is_command_argument(sample: Sample) -> bool:
 
 
 def is_account_line(sample: Sample) -> bool:
-    """Whether the value is in a line of /etc/passwd: `name:x:1000:1000:…`."""
+    """Whether the value is in a line of /etc/passwd, or the rest of one: `name:x:1000:1000:…`."""
     return (
-        _ACCOUNT_LINE.match(sample.before.lstrip() + sample.data[sample.start : sample.end] + sample.after)
+        _REST_OF_ACCOUNT_LINE.fullmatch(sample.value) is not None
+        or _ACCOUNT_LINE.match(sample.before.lstrip() + sample.data[sample.start : sample.end] + sample.after)
         is not None
     )

@@ -6,7 +6,7 @@ from outcrop.scanner.kinds.kind import Kind, Sample
 
 MESSAGE = Kind("message", "a text for people: the entries beside it are sentences")
 TABLE_WORD = Kind("table-word", "a word in the cell of a table after a word for a credential")
-LABEL = Kind("label", "a word of a user interface in another language or script")
+LABEL = Kind("label", "a text in another script")
 
 _ENTRY = regex(
     rb"(?m)^[ \t]*(?:[\"'<]?[\w.\-\[\]/ ]{1,120}[\"']?[ \t]*(?:=>|[:=])[ \t]*[\"']?"
@@ -41,9 +41,9 @@ def is_table_word(sample: Sample) -> bool:
 
 
 def is_label(sample: Sample) -> bool:
-    """Whether the value has letters beyond ASCII and no digit or symbol: a word, not a password."""
-    value = sample.value
-    return sample.is_generic and not value.isascii() and _is_words(value)
+    """Whether most characters of the value are letters beyond ASCII: a text, not a password."""
+    foreign = sum(not char.isascii() and char.isalpha() for char in sample.value)
+    return sample.is_generic and foreign > len(sample.value) / 2
 
 
 def _is_words(value: str) -> bool:

@@ -21,7 +21,9 @@ _PAGE_NAMES = regex(
 _SECRET_WORDS = regex(r"(?i)pass|pwd|secret|private|credential")
 _SCRIPT_NONCE = regex(rb"(?i)<(?:script|style|link)\b[^<>]{0,300}\bnonce=[\"']?$")
 _EMBEDDED_POST = regex(rb"(?i)<(?:blockquote|iframe)\b[^<>]{0,400}\bdata-secret=[\"']?$")  # of WordPress
-_PAGE_RULES = frozenset({"jwt", "algolia_key", "segment_write_key"})  # of what is given to every reader
+_PAGE_RULES = frozenset(
+    {"jwt", "algolia_key", "segment_write_key", "disqus_api_key", "swiftype_api_key"}
+)  # of what is given to every reader
 _LINK = regex(rb"(?i)https?:(?:\\?/){2}[^\s\"'<>]{1,380}[?&;][\w.\[\]-]{1,40}=$")
 _SIGNED_PARAMETER = regex(
     rb"(?i)(?:[?&;]|%26)(?:x-amz-signature|x-amz-credential|x-goog-signature|signature|sig|expires|exp|policy|key-pair-id"
