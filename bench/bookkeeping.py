@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from bench.measure import table
-from outcrop import worker
 from outcrop.domain.account import Plan
 from outcrop.domain.clock import now
 from outcrop.domain.scan import Trigger
@@ -26,6 +25,8 @@ from outcrop.settings import Settings
 from outcrop.sources.isolated.process_pool import ProcessPool
 from outcrop.sources.isolated.repository_job import JobResult
 from outcrop.store.runs import scans
+from outcrop.worker.queues import run_jobs
+from outcrop.worker.run_context import open_run_context
 from tests.support.github_host import github_host
 
 SMALL = 1_000
@@ -81,7 +82,7 @@ async def _measure_run(folder: Path, size: int) -> tuple[float, float]:
             runtime = await stack.enter_async_context(
                 open_runtime(settings, pool_size=8, statement_timeout=60)
             )
-            context = await stack.enter_async_context(worker.open_run_context(settings, runtime, 2))
+            context = await stack.enter_async_context(open_run_context(settings, runtime, 2))
             pool: Any = _EmptyRepositories()
             return await _time_run(runtime, replace(context, process_pool=cast("ProcessPool", pool)), size)
 
@@ -105,7 +106,7 @@ async def _time_run(runtime: Runtime, context: RunContext, size: int) -> tuple[f
         )
     stop = asyncio.Event()
     start, planned = time.perf_counter(), 0.0
-    jobs = asyncio.create_task(worker._run_jobs(runtime, context, stop, _DEAD_AFTER))  # noqa: SLF001 - no periodic tasks
+    jobs = asyncio.create_task(run_jobs(runtime, context, stop, _DEAD_AFTER))  # no periodic tasks
     while True:
         await asyncio.sleep(_POLL_SECONDS)
         async with runtime.pool.connection() as db:

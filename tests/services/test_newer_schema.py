@@ -8,7 +8,6 @@ from uuid import UUID
 import httpx
 import pytest
 
-from outcrop import worker
 from outcrop.domain.account import Account
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import TargetSpec
@@ -16,6 +15,8 @@ from outcrop.services.pipeline.enqueue import start_run
 from outcrop.settings import Settings
 from outcrop.store.db import current_time
 from outcrop.store.schema import newest_version
+from outcrop.worker.periodic import run_every
+from outcrop.worker.queues import build_app, run_queues
 from tests.support.backend import Backend, running_server
 from tests.support.pipeline import Pipeline, repository_spec, token
 
@@ -98,7 +99,7 @@ def test_a_worker_ends_its_jobs_and_begins_no_others(pipeline: Pipeline, account
 
     async def work() -> tuple[str, str]:
         queues = asyncio.create_task(
-            worker._run_queues(worker._build_app(runtime, pipeline.context), pipeline.context.jobs, 20)
+            run_queues(build_app(runtime, pipeline.context), pipeline.context.jobs, 20)
         )
         pipeline.git.delay = 1.0
         pipeline.git.requests.clear()
@@ -128,7 +129,7 @@ def test_no_periodic_task_is_run_any_more() -> None:
             calls += 1
             outdated.set()
 
-        running = asyncio.create_task(worker._run_every(0.01, outdated, stop, task))
+        running = asyncio.create_task(run_every(0.01, outdated, stop, task))
         await asyncio.sleep(0.2)
         stop.set()
         await running

@@ -19,7 +19,7 @@ from outcrop import __version__, tracing
 from outcrop.limits import TRACE_FLUSH_SECONDS
 from outcrop.store.runs import jobs
 from outcrop.tracing import is_tracing, record_span, start_tracing, stop_tracing
-from outcrop.worker import _trace_jobs
+from outcrop.worker.tasks import trace_jobs
 from tests.support.backend import Backend, running_server
 from tests.support.checks import run_with_validator, write_rule
 from tests.support.factories import make_line
@@ -167,7 +167,7 @@ def test_a_job_is_a_span_with_its_queue_its_kind_and_its_outcome(collector):
     async def poll(text: str) -> None:
         raise asyncio.CancelledError(text)
 
-    _trace_jobs(app)
+    trace_jobs(app)
 
     async def main() -> None:
         async with app.open_async():
@@ -302,7 +302,7 @@ def test_a_missing_package_is_one_warning(monkeypatch):
 
 def test_without_the_variables_the_sdk_is_not_imported():
     code = (
-        "import sys; from outcrop import tracing; import outcrop.asgi, outcrop.worker; tracing.start_tracing();"
+        "import sys; from outcrop import tracing; import outcrop.asgi, outcrop.worker.main; tracing.start_tracing();"
         "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

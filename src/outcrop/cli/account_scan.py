@@ -18,7 +18,7 @@ from outcrop.settings import Settings
 from outcrop.sources.code_host.targets import is_remote, read_target
 from outcrop.sources.fork_pool import count_cores
 from outcrop.store.db import find_unavailability
-from outcrop.worker import open_run_context
+from outcrop.worker.run_context import open_run_context
 
 _STATEMENT_TIMEOUT = 600.0
 

@@ -119,7 +119,7 @@ async def work_until_signal(
     The database ends one of its sessions that is idle in a transaction for `idle_timeout` seconds.
     """
     with importing():
-        from outcrop.worker import work  # noqa: PLC0415 - the parent process does not need it
+        from outcrop.worker.main import work  # noqa: PLC0415 - the parent process does not need it
 
     jobs = jobs or count_cores()
     stop = asyncio.Event()

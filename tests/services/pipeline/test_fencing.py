@@ -11,8 +11,8 @@ from outcrop.domain.scan import ScanStatus
 from outcrop.services.pipeline.context import RunContext, SourceKey
 from outcrop.services.pipeline.fence import OutdatedScanError, hold_source, write_transaction
 from outcrop.services.pipeline.foreground import run_in_foreground
-from outcrop.services.pipeline.record import resolve_finding
 from outcrop.services.pipeline.run_source import scan_source
+from outcrop.services.pipeline.stored.transitions import resolve_finding
 from outcrop.sources.isolated.process_pool import ProcessPool
 from outcrop.sources.isolated.repository_job import JobProgressCallback, JobResult, RepositoryJob
 from outcrop.store.runs import scans

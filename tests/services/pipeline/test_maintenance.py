@@ -14,7 +14,6 @@ import pytest
 from procrastinate.jobs import Job
 from structlog.testing import capture_logs
 
-from outcrop import worker
 from outcrop.domain.clock import now
 from outcrop.domain.scan import COUNTERS, ScanStatus, SourceState, Trigger
 from outcrop.domain.target import OPTIONS, Schedule, Target, TargetKind, TargetSpec
@@ -40,6 +39,8 @@ from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.keyring import Keyring
 from outcrop.store.runs import jobs, scan_sources, scans
+from outcrop.worker.periodic import run_every
+from outcrop.worker.tasks import RetryAlways
 from tests.support.backend import Backend, Tenant
 from tests.support.calls import before_call
 from tests.support.databases import new_database
@@ -315,7 +316,7 @@ def test_a_job_is_retried_without_limit_after_cancellations_and_failures() -> No
             attempts=attempts,
         )
         before = datetime.now(UTC)
-        decision = worker._RetryAlways().get_retry_decision(exception=error, job=job)
+        decision = RetryAlways().get_retry_decision(exception=error, job=job)
         after = datetime.now(UTC)
         assert decision.retry_at is not None
         assert before <= decision.retry_at - timedelta(seconds=wait) <= after
@@ -345,7 +346,7 @@ def test_a_periodic_task_that_fails_is_run_again() -> None:
                 stop.set()
             raise RuntimeError("a bug")
 
-        await worker._run_every(0.01, asyncio.Event(), stop, task)
+        await run_every(0.01, asyncio.Event(), stop, task)
 
     with capture_logs() as logs:
         asyncio.run(main())

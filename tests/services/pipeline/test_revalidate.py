@@ -11,7 +11,6 @@ from uuid import UUID, uuid4
 import pytest
 from structlog.testing import capture_logs
 
-from outcrop import worker
 from outcrop.domain.account import Account
 from outcrop.domain.clock import now
 from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError
@@ -21,6 +20,7 @@ from outcrop.services.pipeline.enqueue import request_validation
 from outcrop.services.pipeline.maintenance import ERASE_AFTER, erase_secrets
 from outcrop.services.pipeline.revalidate import revalidate_due, revalidate_finding
 from outcrop.validation.engine import ValidationMode, Validator
+from outcrop.worker.queues import build_app, run_queues
 from tests.support.fake_https import FakeResponse, FakeServer, serve_https
 from tests.support.pipeline import Pipeline, repository_spec, token
 
@@ -151,7 +151,7 @@ def run_queued_jobs(pipeline: Pipeline, context: RunContext) -> None:
     """Run jobs as a worker does, until none is queued."""
 
     async def work() -> None:
-        queues = asyncio.create_task(worker._run_queues(worker._build_app(pipeline.runtime, context), 1, 20))
+        queues = asyncio.create_task(run_queues(build_app(pipeline.runtime, context), 1, 20))
         for _ in range(400):
             if not count_jobs(pipeline):
                 break

@@ -20,19 +20,13 @@ from outcrop.limits import DISCUSSION_CHECKS, DISCUSSION_TEXTS
 from outcrop.scanner.engine.excerpt import excerpts_of_file
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport
-from outcrop.services.pipeline.fence import write_transaction
+from outcrop.services.pipeline.fence import release_gap, write_transaction
 from outcrop.services.pipeline.host_access import open_host_of
-from outcrop.services.pipeline.presence import contains_credential
-from outcrop.services.pipeline.record import (
-    DetectedSecret,
-    ScanCoverage,
-    count_as_seen,
-    open_path,
-    record_secrets,
-    release_gap,
-    resolve_finding,
-)
+from outcrop.services.pipeline.record import DetectedSecret, ScanCoverage, record_secrets
 from outcrop.services.pipeline.score import rescore_absent
+from outcrop.services.pipeline.stored.presence import contains_credential
+from outcrop.services.pipeline.stored.transitions import count_as_seen, resolve_finding
+from outcrop.services.pipeline.stored.values import open_path
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.host import CodeHost
 from outcrop.sources.code_host.hosted import HostedText

@@ -10,10 +10,13 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from uuid import UUID
 
+from outcrop.domain.release import format_release
+from outcrop.domain.scan import Gap
 from outcrop.services.pipeline.context import RunContext, SourceKey, run_periodically
 from outcrop.store.db import UNAVAILABLE, Connection, current_time
 from outcrop.store.runs import scans, source_locks
 from outcrop.store.runs.source_locks import SourceLease
+from outcrop.store.runs.sources import SourceCheckpoint
 
 _RENEWALS_PER_TIMEOUT = 5  # heartbeats in the time after which a scan without one loses its source
 _POLL_SECONDS = 0.5  # between two tries to take a source that another scan holds
@@ -106,3 +109,12 @@ async def write_transaction(
         if moment is None:
             raise OutdatedScanError
         yield db, moment
+
+
+def release_gap(context: RunContext, key: SourceKey, saved: SourceCheckpoint | None) -> Gap | None:
+    """Return the gap of a scan whose source was scanned by a higher release; None if it was not."""
+    if saved is None or saved.release is None or saved.release <= context.release:
+        return None
+    earlier, own = format_release(saved.release), format_release(context.release)
+    why = f"scanned by release {earlier} before: release {own} adds findings, but changes and resolves none"
+    return Gap(key.source, why)

@@ -23,22 +23,14 @@ from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import is_included
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport, run_periodically
-from outcrop.services.pipeline.fence import write_transaction
+from outcrop.services.pipeline.fence import release_gap, write_transaction
 from outcrop.services.pipeline.host_access import open_host_of
 from outcrop.services.pipeline.join_sources import is_clone, join_former_addresses
 from outcrop.services.pipeline.masking import SecretMasker
-from outcrop.services.pipeline.record import (
-    DetectedSecret,
-    ScanCoverage,
-    count_as_seen,
-    open_path,
-    open_value,
-    record_secrets,
-    release_gap,
-    reopen_finding,
-    resolve_finding,
-)
+from outcrop.services.pipeline.record import DetectedSecret, ScanCoverage, record_secrets
 from outcrop.services.pipeline.score import rescore_absent, rescore_seen
+from outcrop.services.pipeline.stored.transitions import count_as_seen, reopen_finding, resolve_finding
+from outcrop.services.pipeline.stored.values import open_path, open_value
 from outcrop.sources.code_host.host import CodeHost
 from outcrop.sources.code_host.registry import line_url
 from outcrop.sources.git.clone import Remote

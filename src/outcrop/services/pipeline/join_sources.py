@@ -23,7 +23,7 @@ from outcrop.limits import FORMER_ADDRESSES
 from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey
 from outcrop.services.pipeline.fence import write_transaction
 from outcrop.services.pipeline.host_access import open_host_of
-from outcrop.services.pipeline.record import open_path
+from outcrop.services.pipeline.stored.values import open_path
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.host import CodeHost
 from outcrop.sources.repository_address import normalise_repository

@@ -18,7 +18,7 @@ from enum import Enum, auto
 from typing import Any
 from uuid import UUID, uuid4
 
-from outcrop.domain.events import EventType, event_about
+from outcrop.domain.events import EventType
 from outcrop.domain.excerpt import Excerpt
 from outcrop.domain.finding import (
     Confidence,
@@ -28,12 +28,9 @@ from outcrop.domain.finding import (
     Status,
     Validation,
     Visibility,
-    mark_gone,
     mark_seen,
 )
 from outcrop.domain.place import PLAIN_PATH, SEALED_PATH, SERVED_TYPES, identity
-from outcrop.domain.release import format_release
-from outcrop.domain.scan import Gap
 from outcrop.domain.secret import MASK, Secret, reveal
 from outcrop.limits import AUTHOR_LENGTH
 from outcrop.scanner.engine.hit import Hit
@@ -44,6 +41,7 @@ from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey
 from outcrop.services.pipeline.fence import write_transaction
 from outcrop.services.pipeline.masking import SecretMasker
 from outcrop.services.pipeline.score import ScoreInputs, rescore, score_finding
+from outcrop.services.pipeline.stored.transitions import write_event
 from outcrop.services.pipeline.validate import (
     apply_verdict,
     audit_verdict_change,
@@ -51,14 +49,13 @@ from outcrop.services.pipeline.validate import (
     with_verdict,
 )
 from outcrop.sources.located import CommitInfo
-from outcrop.store import audit, outbox, secret_policy
+from outcrop.store import audit, secret_policy
 from outcrop.store.db import Connection
-from outcrop.store.findings import bulk, scores, table
+from outcrop.store.findings import bulk, scores
 from outcrop.store.findings.record import FindingRecord
 from outcrop.store.findings.verdicts import StoredVerdict
-from outcrop.store.keyring import DamagedValueError
-from outcrop.store.runs import scan_sources, scans, sources
-from outcrop.store.runs.sources import LockedFinding, SourceCheckpoint, StoredFinding
+from outcrop.store.runs import scan_sources, sources
+from outcrop.store.runs.sources import LockedFinding
 
 
 class ScanCoverage(Enum):
@@ -218,7 +215,7 @@ async def _record_batch(
     await sources.set_occurrences(db, account_id, blobs, replace=recording.coverage is ScanCoverage.COMPLETE)
     news = [change.record.finding for change in changes if change.is_news]
     for finding in news:
-        await _write_event(db, key, EventType.NEW, finding, moment)
+        await write_event(db, key, EventType.NEW, finding, moment)
     seen = sum(change.is_first_in_run for change in changes)
     await scan_sources.add_counts(db, account_id, key.scan_id, key.source, new=len(news), seen=seen)
 
@@ -384,7 +381,7 @@ def _storable(text: str) -> str:
 async def _audit_change(db: Connection, key: SourceKey, change: _FindingChange, moment: datetime) -> None:
     """Write audit lines if the status or the verdict of a stored finding has changed; none for a new finding.
 
-    A status that is reported by an event gets no line here, because `_write_event` writes one.
+    A status that is reported by an event gets no line here, because `write_event` writes one.
     """
     before, after = change.before, change.record.finding
     if before is None:
@@ -394,98 +391,6 @@ async def _audit_change(db: Connection, key: SourceKey, change: _FindingChange, 
         line = audit.AuditLine(moment, ACTOR, "finding.seen", str(after.id), detail=detail)
         await audit.append(db, key.account_id, line)
     await audit_verdict_change(db, key.account_id, before, after, by=ACTOR, moment=moment)
-
-
-async def _write_event(
-    db: Connection, key: SourceKey, event: EventType, finding: Finding, moment: datetime
-) -> None:
-    """Write an event about a finding to the outbox, and an audit line about the event.
-
-    The line of a resolved finding says if its credential is still valid.
-    """
-    await outbox.append(db, key.account_id, event_about(event, finding), event_id=uuid4(), now=moment)
-    detail = {"scan": str(key.scan_id), "to": finding.status}
-    if event is EventType.RESOLVED and finding.validation_status is Validation.VALID:
-        detail["validation"] = finding.validation_status
-    await audit.append(
-        db, key.account_id, audit.AuditLine(moment, ACTOR, event, str(finding.id), detail=detail)
-    )
-
-
-# --- stored findings that a scan did not detect
-
-
-async def count_as_seen(context: RunContext, key: SourceKey, finding_ids: Sequence[UUID]) -> None:
-    """Mark stored findings as seen by this run; stale ones become active, with an audit line.
-
-    Those that this run had not seen before are added to its counts.
-    """
-    async with write_transaction(context, key) as (db, moment):
-        seen = await sources.mark_seen(db, key.account_id, finding_ids, scan_id=key.scan_id, now=moment)
-        unseen = await scores.select_unseen(db, key.account_id, finding_ids)
-        await rescore(db, key.account_id, unseen, moment, in_last_scan=True)
-        await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, seen=seen)
-
-
-async def reopen_finding(context: RunContext, key: SourceKey, finding_id: UUID) -> None:
-    """Make a finding active again that a scan had resolved, write its event and count it as new.
-
-    Do nothing if the finding does not exist or was not resolved by a scan.
-    """
-    async with write_transaction(context, key) as (db, moment):
-        if (locked := await table.lock_with_secret(db, key.account_id, finding_id)) is None:
-            return
-        finding, is_news = mark_seen(locked[0])
-        if is_news:
-            await table.update_triage(db, key.account_id, finding)
-            await table.set_new_scan(db, key.account_id, finding_id, key.scan_id)
-            rescored = await rescore(db, key.account_id, [finding_id], moment, in_last_scan=True)
-            finding = rescored.get(finding_id, finding)
-            await _write_event(db, key, EventType.NEW, finding, moment)
-            await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, new=1)
-
-
-async def resolve_finding(context: RunContext, key: SourceKey, finding_id: UUID) -> None:
-    """Resolve a finding whose credential is confirmed to be gone, write its event and count it as resolved.
-
-    Do nothing if the finding does not exist, is neither active nor stale, or if a scan or a report has seen
-    its credential since this scan began.
-    """
-    async with write_transaction(context, key) as (db, moment):
-        if await table.was_sighted_since(db, key.account_id, finding_id, key.started_at):
-            return
-        locked = await table.lock_with_secret(db, key.account_id, finding_id)
-        if locked is None or (resolved := mark_gone(locked[0], now=moment)) is None:
-            return
-        await table.update_triage(db, key.account_id, resolved)
-        rescored = await rescore(db, key.account_id, [finding_id], moment)
-        resolved = rescored.get(finding_id, resolved)
-        await _write_event(db, key, EventType.RESOLVED, resolved, moment)
-        await scan_sources.add_counts(db, key.account_id, key.scan_id, key.source, resolved=1)
-        if resolved.validation_status is Validation.VALID:
-            await scans.count_resolved_valid(db, key.account_id, key.scan_id)
-
-
-def release_gap(context: RunContext, key: SourceKey, saved: SourceCheckpoint | None) -> Gap | None:
-    """Return the gap of a scan whose source was scanned by a higher release; None if it was not."""
-    if saved is None or saved.release is None or saved.release <= context.release:
-        return None
-    earlier, own = format_release(saved.release), format_release(context.release)
-    why = f"scanned by release {earlier} before: release {own} adds findings, but changes and resolves none"
-    return Gap(key.source, why)
-
-
-def open_value(context: RunContext, key: SourceKey, stored: StoredFinding) -> str | None:
-    """Return the decrypted credential of a stored finding; None if it is not stored or is damaged."""
-    if stored.box is None:
-        return None
-    try:
-        return reveal(context.keys.open(stored.box, key.account_id, stored.finding.id, mask_all=True))
-    except DamagedValueError:
-        return None
-
-
-# --- the path of a finding, which is encrypted if a credential is part of it
 
 
 def _path_text(path: bytes) -> str:
@@ -513,11 +418,3 @@ def _seal_path(recording: _Recording, finding_id: UUID, secret: DetectedSecret) 
         return PLAIN_PATH + secret.path
     path = Secret(secret.path.decode("latin-1"))
     return SEALED_PATH + recording.context.keys.seal(path, recording.key.account_id, finding_id)
-
-
-def open_path(context: RunContext, key: SourceKey, stored: StoredFinding) -> bytes:
-    """Return the unmasked path of a stored finding, decrypted if it is stored encrypted."""
-    if stored.path[:1] != SEALED_PATH:
-        return stored.path[1:]
-    path = context.keys.open(stored.path[1:], key.account_id, stored.finding.id, mask_all=True)
-    return reveal(path).encode("latin-1")

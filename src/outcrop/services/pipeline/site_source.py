@@ -24,19 +24,13 @@ from outcrop.scanner.engine.masking import is_masked_in_paths
 from outcrop.scanner.engine.ruleset import RuleSet
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport
-from outcrop.services.pipeline.fence import write_transaction
+from outcrop.services.pipeline.fence import release_gap, write_transaction
 from outcrop.services.pipeline.masking import SecretMasker
-from outcrop.services.pipeline.presence import contains_credential
-from outcrop.services.pipeline.record import (
-    DetectedSecret,
-    ScanCoverage,
-    count_as_seen,
-    open_path,
-    record_secrets,
-    release_gap,
-    resolve_finding,
-)
+from outcrop.services.pipeline.record import DetectedSecret, ScanCoverage, record_secrets
 from outcrop.services.pipeline.score import rescore_absent
+from outcrop.services.pipeline.stored.presence import contains_credential
+from outcrop.services.pipeline.stored.transitions import count_as_seen, resolve_finding
+from outcrop.services.pipeline.stored.values import open_path
 from outcrop.sources.isolated.repository_job import RepositoryJob
 from outcrop.sources.located import LocatedHit, applicable_hits, printable_path, too_many_findings
 from outcrop.sources.resolve_target import ScanSource

@@ -3,7 +3,7 @@
 from outcrop.domain.finding import Confidence
 from outcrop.scanner.engine.scan import scan_content
 from outcrop.services.pipeline.context import RunContext, SourceKey
-from outcrop.services.pipeline.record import open_value
+from outcrop.services.pipeline.stored.values import open_value
 from outcrop.store.runs.sources import StoredFinding
 
 

@@ -1,0 +1,1 @@
+"""The worker: queued jobs, webhook deliveries and periodic tasks."""
