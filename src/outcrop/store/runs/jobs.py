@@ -44,6 +44,8 @@ _CHANGES = {
 }
 # `waiting` walks the accounts and tasks with queued jobs by one probe of the index each, so that the number
 # of jobs does not matter. Like procrastinate's own statement, it leaves out a job whose lock another has.
+# `OFFSET 0` and the subquery of UPDATE keep the planner from joining the queue with itself, which it does by
+# reading all of the queue if the statistics say that the queue is short.
 _CLAIM = """
     WITH RECURSIVE waiting AS (
         (SELECT (args ->> 'account_id')::bigint AS account, task_name AS task
@@ -81,12 +83,13 @@ _CLAIM = """
                 SELECT FROM procrastinate_jobs other
                 WHERE other.lock = j.lock
                   AND (other.status = 'doing' OR (other.status = 'todo'
-                    AND (other.priority > j.priority OR (other.priority = j.priority AND other.id < j.id)))))
+                    AND (other.priority > j.priority OR (other.priority = j.priority AND other.id < j.id))))
+                OFFSET 0)
             ORDER BY j.priority DESC, j.id LIMIT 1
             FOR UPDATE OF j SKIP LOCKED) job
         LIMIT 1)
     UPDATE procrastinate_jobs j SET status = 'doing', worker_id = %(worker)s
-    FROM claimed WHERE j.id = claimed.id
+    WHERE j.id = (SELECT id FROM claimed)
     RETURNING j.id, j.status, j.task_name, j.priority, j.lock, j.queueing_lock, j.args, j.scheduled_at,
         j.queue_name, j.attempts, j.worker_id"""
 
