@@ -17,6 +17,7 @@ from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.host import CodeHost, HostAccess
+from outcrop.sources.code_host.hosted import HostedGist
 from outcrop.sources.code_host.options import ApiOptions
 from outcrop.sources.code_host.registry import host_types, open_host
 from tests.support.code_hosts import azure_devops, bitbucket, gitea, gitlab
@@ -302,3 +303,53 @@ def test_an_invalid_name_is_refused_without_a_request(running: Running, name: st
     with pytest.raises(BadInputError):
         running.call(lambda host: host.repository(name))
     assert running.stand_in.requests == []
+
+
+# --- snippets
+
+
+@pytest.fixture
+def of_gitlab(tmp_path: Path) -> Iterator[Running]:
+    with run_stand_in(KINDS[1].make(), tmp_path / "tls") as stand_in:
+        for name in ("closed", "shop", "off"):
+            stand_in.add(f"{KINDS[1].project}/{name}").features["snippets"] = name != "off"
+        yield Running(KINDS[1], stand_in)
+
+
+def list_snippets(host: CodeHost) -> AsyncIterator[HostedGist]:
+    return host.gists("acme")
+
+
+def test_a_project_whose_snippets_may_not_be_listed_is_a_gap(of_gitlab: Running) -> None:
+    of_gitlab.stand_in.always["/projects/100/snippets"] = answer_json({"message": "403 Forbidden"}, 403)
+    (snippet,) = of_gitlab.call(list_snippets, of_gitlab.kind.token)
+    assert snippet.clone_url == "https://gl.example/git/acme/team/shop/snippets/1101.git"
+    assert snippet.html_url == "https://gl.example/git/acme/team/shop/-/snippets/1101"
+    assert [gap.what for gap in of_gitlab.gaps] == ["snippets of acme/team/closed"]
+    assert not any("/projects/102/snippets" in path for path in of_gitlab.stand_in.paths)
+
+
+@pytest.mark.parametrize("token", [None, "deploy-user:made-up"])
+def test_snippets_of_gitlab_need_a_token_for_the_api(of_gitlab: Running, token: str | None) -> None:
+    assert of_gitlab.call(list_snippets, token) == []
+    assert [gap.what for gap in of_gitlab.gaps] == ["snippets of acme"]
+
+
+def test_a_failure_of_the_host_ends_the_list_of_snippets(of_gitlab: Running) -> None:
+    of_gitlab.stand_in.always["/projects/100/snippets"] = answer_json({"message": "oh"}, 500)
+    assert of_gitlab.failure(list_snippets, of_gitlab.kind.token).kind == "unavailable"
+
+
+def test_snippets_of_a_workspace_are_listed(tmp_path: Path) -> None:
+    kind = KINDS[3]
+    with run_stand_in(kind.make(), tmp_path / "tls") as stand_in:
+        clone = {"name": "https", "href": "https://robot@bitbucket.org/snippets/acme/Ab1/made-up.git"}
+        stand_in.snippets = [
+            {"id": "Ab1", "is_private": False, "links": {"clone": [clone]}},
+            {"id": "Ab2", "is_private": True},
+        ]
+        snippets = Running(kind, stand_in).call(list_snippets, kind.token)
+    assert [(snippet.clone_url, snippet.public) for snippet in snippets] == [
+        ("https://bitbucket.org/snippets/acme/Ab1/made-up.git", True),
+        ("https://bitbucket.org/snippets/acme/Ab2.git", False),
+    ]

@@ -45,6 +45,8 @@ def bitbucket_cloud() -> StandIn:
         match path.split("/"):
             case ["user"]:
                 return answer_json({"username": "robot"}, headers={"X-OAuth-Scopes": "account"})
+            case ["snippets", workspace]:
+                return _page(state, request, state.snippets if state.is_trusted(request) else [])
             case ["repositories", workspace]:
                 if not any(repo.owner == workspace for repo in state.repositories):
                     return _error(f"No workspace with identifier '{workspace}'.")

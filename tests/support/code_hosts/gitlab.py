@@ -36,7 +36,13 @@ def gitlab(host: str = "gitlab.com", prefix: str = "") -> StandIn:
             "snippets_enabled": True,
             "default_branch": "main" if repo.commits else None,
             "last_activity_at": "2024-05-01T10:00:00.000Z",
+            "permissions": {
+                "project_access": None,
+                "group_access": None if repo.access_level is None else {"access_level": repo.access_level},
+            },
         }
+        for name, is_on in repo.features.items():
+            fields[f"{name}_access_level"] = "enabled" if is_on else "disabled"
         return fields | ({"forked_from_project": {"id": 1}} if repo.fork else {})
 
     def answer(state: StandIn, request: ReceivedRequest) -> FakeResponse:
@@ -78,6 +84,8 @@ def _of_project(shape: dict[str, object], found: Repository, rest: list[str]) ->
     match rest:
         case []:
             return answer_json(shape)
+        case ["snippets"]:
+            return answer_json([{"id": found.id + 1000, "visibility": "public"}])
         case ["repository", "branches"]:
             return answer_json([{"name": "main"}] if found.commits else [])
         case ["repository", "commits", sha]:

@@ -30,6 +30,8 @@ class Repository:
     archived: bool = False
     wiki: bool = False
     commits: list[str] = field(default_factory=lambda: ["a" * 40])
+    features: dict[str, bool] = field(default_factory=dict)  # of GitLab: those that are not on
+    access_level: int | None = 40  # of the token, on GitLab
 
     @property
     def path(self) -> str:
@@ -61,6 +63,7 @@ class StandIn:
     expires_after: int | None = None  # requests after which the token is refused
     served: Path | None = None  # folder of the bare repositories
     texts: dict[str, list[Any]] = field(default_factory=dict)  # discussions, by the path that lists them
+    snippets: list[dict[str, object]] = field(default_factory=list)  # of a workspace on Bitbucket
     # Texts whose own path is not that of their list, by its beginning.
     singles: dict[str, list[Any]] = field(default_factory=dict)
     requests: list[ReceivedRequest] = field(default_factory=list)

@@ -10,6 +10,7 @@ from outcrop.sources.code_host.errors import HostError
 
 _GONE = {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}
 _TEXTS = ("title", "body", "description", "text", "content")
+_NESTED_TEXTS = ("content", "summary")  # of Bitbucket Cloud, with the text in `raw`
 _IDS = ("id", "pullRequestId")
 _PATH = regex(r"[a-z_-]{1,20}/[0-9]{1,20}(?:/[a-z]{1,20}/[0-9]{1,20}){0,2}")
 
@@ -46,7 +47,9 @@ async def read_present_text(api: HostApi, item: str, listing: str) -> str | None
     value = parse_json(response)
     if not isinstance(value, dict) or not any(isinstance(value.get(name), int) for name in _IDS):
         raise HostError("malformed", f"{api.host}: the response is not an issue or comment")
-    content = value.get("content")
-    nested = content.get("raw") if isinstance(content, dict) else None
-    texts = [*(value.get(name) for name in _TEXTS), nested]
+    nested = [value.get(name) for name in _NESTED_TEXTS]
+    texts = [
+        *(value.get(name) for name in _TEXTS),
+        *(text.get("raw") for text in nested if isinstance(text, dict)),
+    ]
     return "\n".join(text for text in texts if isinstance(text, str))

@@ -29,6 +29,8 @@ _GUID = regex(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SHA = regex(r"[0-9a-f]{4,64}", re.IGNORECASE)
 _LEGACY = regex(r"([a-z0-9][a-z0-9-]{0,62})\.visualstudio\.com")
 _BRANCH = "refs/heads/"
+# The list of pull requests cuts descriptions off after 400 UTF-16 characters, or before half of a pair.
+_CUT_DESCRIPTION = 2 * 399
 _VISIBILITY = {
     "public": Visibility.PUBLIC,
     "private": Visibility.PRIVATE,
@@ -120,7 +122,9 @@ class AzureDevOps(InstanceHost):
             url = f"{base}/pullrequest/{id_}"
             own, author = f"pullrequests/{id_}", inner(raw, "createdBy", "uniqueName")
             created_at = read_time(raw, "creationDate")
-            yield _text(own, url, text_of(raw, "title", "description"), author, created_at)
+            is_cut = len(text_of(raw, "description").encode("utf-16-le")) >= _CUT_DESCRIPTION
+            complete = await self.api.get(self._path(f"{path}/{id_}")) if is_cut else raw
+            yield _text(own, url, text_of(complete, "title", "description"), author, created_at)
             threads = inner(await self.api.get(self._path(f"{path}/{id_}/threads")), "value")
             for thread in threads if isinstance(threads, list) else ():
                 comments = inner(thread, "comments")

@@ -108,7 +108,8 @@ class BitbucketCloud(InstanceHost):
         path = f"/repositories/{quote(repository)}"
         async for raw in self.api.pages(f"{path}/pullrequests?pagelen=50&{_STATES}", _read_page):
             own = f"pullrequests/{FIELDS.field(raw, 'id', int)}"
-            yield _text(own, raw, inner(raw, "title"), inner(raw, "description"))
+            description = inner(raw, "description") or inner(raw, "summary", "raw")
+            yield _text(own, raw, inner(raw, "title"), description)
             async for comment in self.api.pages(f"{path}/{own}/comments?pagelen=100", _read_page):
                 yield _text(comment_path(own, comment), comment, inner(comment, "content", "raw"))
         try:

@@ -19,6 +19,14 @@ OWNER = regex(NAME)
 FULL_NAME = regex(rf"({NAME})/({NAME})(?:\.git)?")
 SHA = regex(r"[0-9a-f]{4,64}", re.IGNORECASE)
 FIELDS = Fields("Bitbucket")
+# The writer of a pull request, a comment or an issue: the first three on Cloud, the others on Data Center.
+_AUTHORS = (
+    ("author", "nickname"),
+    ("user", "nickname"),
+    ("reporter", "nickname"),
+    ("author", "user", "name"),
+    ("author", "name"),
+)
 
 
 def clone_href(raw: Any) -> str | None:
@@ -40,9 +48,7 @@ def comment_path(own: str, comment: Any) -> str:
 
 def text_at(path: str, url: str, text: str, raw: Any) -> HostedText:
     """Return a text at an address, with its author."""
-    author = (
-        inner(raw, "author", "nickname") or inner(raw, "user", "nickname") or inner(raw, "author", "name")
-    )
+    author = next((name for keys in _AUTHORS if (name := inner(raw, *keys))), None)
     created_at = read_time(raw, "created_on") or read_time(raw, "createdDate")
     return HostedText(path, url, text, author if isinstance(author, str) else None, created_at)
 

@@ -1,6 +1,6 @@
 """List the repositories and pull requests of a Bitbucket Data Center."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -103,10 +103,14 @@ class BitbucketServer(InstanceHost):
             id_ = FIELDS.field(raw, "id", int)
             own = f"pull-requests/{id_}"
             yield text_at(own, f"{web}/{id_}", text_of(raw, "title", "description"), raw)
+            seen: set[int] = set()
             async for activity in self.api.pages(f"{path}/{id_}/activities?{_LIST}", _read_page):
-                if isinstance(comment := inner(activity, "comment"), dict):
-                    url = f"{web}/{id_}/overview?commentId={FIELDS.field(comment, 'id', int)}"
-                    yield text_at(comment_path(own, comment), url, text_of(comment, "text"), comment)
+                for comment in _with_replies(inner(activity, "comment")):
+                    comment_id = FIELDS.field(comment, "id", int)
+                    if comment_id not in seen:
+                        seen.add(comment_id)
+                        url = f"{web}/{id_}/overview?commentId={comment_id}"
+                        yield text_at(comment_path(own, comment), url, text_of(comment, "text"), comment)
 
     async def discussion_text(self, repository: str, path: str) -> str | None:
         """Return the present text of a pull request or comment; None if it is gone."""
@@ -158,6 +162,17 @@ class BitbucketServer(InstanceHost):
             default_branch="",
             key=f"{key}/{slug}/{id_}",
         )
+
+
+def _with_replies(comment: Any) -> Iterator[Any]:
+    """Yield a comment, the replies to it, and the replies to those; nothing if it is no comment."""
+    waiting = [comment]
+    while waiting:
+        comment = waiting.pop()
+        if isinstance(comment, dict):
+            yield comment
+            replies = comment.get("comments")
+            waiting += reversed(replies) if isinstance(replies, list) else ()
 
 
 def _path_of(full_name: str) -> str:

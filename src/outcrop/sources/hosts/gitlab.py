@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Visibility
+from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret, reveal
 from outcrop.domain.target import TargetKind
 from outcrop.lazy_regex import regex
@@ -35,6 +36,7 @@ _NO_GROUPS = {
 }  # fmt: skip
 # GitLab writes the time of the last activity at most once in an hour. An older time shows every later push.
 _SETTLED = 3_900.0
+_REPORTER = 20  # the access level from which a member reads confidential issues
 _OAUTH_TOKEN = regex(r"[0-9a-f]{64}|ey[A-Za-z0-9_-]+\.[A-Za-z0-9_.-]+")
 _LIST = "per_page=100&order_by=id&sort=asc"
 _FIELDS = Fields("GitLab")
@@ -89,14 +91,25 @@ class GitLab(InstanceHost):
         return await self.is_gone(f"{project}/commits/{sha}", f"{project}/branches?per_page=1")
 
     async def gists(self, owner: str) -> AsyncIterator[HostedGist]:
-        """Yield the snippets of all projects of an owner."""
+        """Yield the snippets of all projects of an owner.
+
+        A project whose snippets may not be listed is a gap; without an API token there is one for all.
+        """
+        if self.token is None or not _send(self.token):
+            self.on_gap(Gap(f"snippets of {owner}", "are listed only with a token for the API"))
+            return
         async for project in self._projects(owner):
-            if _has_no_snippets(project):
+            if _is_off(project, "snippets"):
                 continue
             full_name = _FIELDS.matching(project, "path_with_namespace", _PROJECT)
             id_ = _FIELDS.field(project, "id", int)
-            async for raw in self.api.pages(f"/projects/{id_}/snippets?per_page=100"):
-                yield self._snippet(raw, full_name)
+            try:
+                async for raw in self.api.pages(f"/projects/{id_}/snippets?per_page=100"):
+                    yield self._snippet(raw, full_name)
+            except HostError as error:
+                if error.kind not in {"forbidden", "not_found"}:
+                    raise
+                self.on_gap(Gap(f"snippets of {full_name}", error.message))
 
     async def discussions(
         self,
@@ -105,7 +118,10 @@ class GitLab(InstanceHost):
     ) -> AsyncIterator[HostedText]:
         """Yield the issues and merge requests of a project, each followed by its comments."""
         project = f"/projects/{_quoted(repository)}"
+        shown = await self.api.get(project)
         for kind in ("issues", "merge_requests"):
+            if _is_off(shown, kind):  # the host refuses to list merge requests then
+                continue
             async for raw in self.api.pages(f"{project}/{kind}?scope=all&state=all&per_page=100"):
                 url, iid = _FIELDS.https_url(raw, "web_url"), _FIELDS.field(raw, "iid", int)
                 yield _text(raw, f"{kind}/{iid}", url, "title", "description")
@@ -117,10 +133,22 @@ class GitLab(InstanceHost):
                         yield _text(note, f"{kind}/{iid}/notes/{id_}", f"{url}#note_{id_}", "body")
 
     async def discussion_text(self, repository: str, path: str) -> str | None:
-        """Return the present text of an issue, merge request or comment; None if it is gone."""
-        item = f"/projects/{_quoted(repository)}/{checked_path(path)}"
-        listing = f"/projects/{_quoted(repository)}/{path.partition('/')[0]}?scope=all&state=all&per_page=1"
-        return await read_present_text(self.api, item, listing)
+        """Return the present text of an issue, merge request or comment; None if it is gone.
+
+        The host answers alike for an issue that is gone, for a confidential one that the token may not read,
+        and for all issues while they are turned off.
+        """
+        project, (kind, number, *note) = f"/projects/{_quoted(repository)}", checked_path(path).split("/")
+        listing = f"{project}/{kind}?scope=all&state=all&per_page=1"
+        text = await read_present_text(self.api, f"{project}/{path}", listing)
+        if text is not None or kind != "issues":
+            return text
+        if note and await self.api.status(f"{project}/{kind}/{number}") == HTTPStatus.OK:
+            return None
+        shown = await self.api.get(project)
+        if _is_off(shown, kind) or _access_level(shown) < _REPORTER:
+            raise HostError("forbidden", "the host does not show whether the issue is gone or hidden")
+        return None
 
     async def event_feed(self, name: str, *, is_owner: bool, is_own_token: bool) -> EventFeed:  # noqa: ARG002
         """Return the pushes of a project, or those to all projects of the token's user, below a group."""
@@ -265,11 +293,16 @@ def _read_push(raw: Any) -> PushEvent | None:
     return read_push(inner(raw, "project_id"), None, inner(data, "ref"), author, after)
 
 
-def _has_no_snippets(project: Any) -> bool:
-    """Whether snippets are turned off in a project."""
-    return (
-        inner(project, "snippets_access_level") == "disabled" or inner(project, "snippets_enabled") is False
-    )
+def _is_off(project: Any, feature: str) -> bool:
+    """Whether `issues`, `merge_requests` or `snippets` are turned off in a project."""
+    level, is_on = inner(project, f"{feature}_access_level"), inner(project, f"{feature}_enabled")
+    return level == "disabled" or is_on is False
+
+
+def _access_level(project: Any) -> int:
+    """Return the access level that a project or its groups give to the token's user; 0 for none."""
+    levels = (inner(project, "permissions", f"{by}_access", "access_level") for by in ("project", "group"))
+    return max(level if isinstance(level, int) else 0 for level in levels)
 
 
 def _text(raw: Any, path: str, url: str, *fields: str) -> HostedText:
