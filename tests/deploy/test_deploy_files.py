@@ -80,6 +80,7 @@ def test_a_pod_has_few_rights(name: str) -> None:
     workload = next(workload for workload in WORKLOADS if workload["metadata"]["name"] == name)
     pod, container = workload["spec"]["template"]["spec"], CONTAINERS[name]
     assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False, "the service `outcrop` would set OUTCROP_PORT=tcp://…"
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
