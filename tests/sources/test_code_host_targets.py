@@ -32,13 +32,35 @@ def test_a_target_has_one_form(text: str, host_url: str | None, expected: tuple[
         "https://code.example.org/acme/shop/-/tree/main",
         "https://www.example.org/scm/acme/shop",
         "https://x.example.org/acme/_git/shop",
+        "https://gitlab-ee.example.com/acme",
+        "https://my-gitlab2.example.com/",
+        "https://git2.example.com/acme/shop",
+        "https://eu.gitea.example.com/acme",
+        "https://www.example.com/gitlab/acme/shop",
+        "https://src.example.com/acme/shop/blob/main/app.py",
+        "https://src.example.com/acme/shop/tree/main",
+        "https://src.example.com/acme/shop/pull/12/files",
     ],
 )
 def test_an_address_that_looks_like_a_code_host_is_no_site_without_a_type(text: str) -> None:
     with pytest.raises(BadInputError, match="code host"):
         read_target(text)
     assert read_target(text, TargetKind.SITE).kind is TargetKind.SITE
-    assert read_target("https://www.example.org/").kind is TargetKind.SITE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://www.example.org/",
+        "https://docs.github.com/en/rest",
+        "https://about.gitlab.com/",
+        "https://acme.gitlab.io/",
+        "https://digital.example.com/code/tree/main",
+        "https://www.example.com/blog/my-gitlab-story",
+    ],
+)
+def test_a_site_needs_no_type(text: str) -> None:
+    assert read_target(text).kind is TargetKind.SITE
 
 
 @pytest.mark.parametrize(

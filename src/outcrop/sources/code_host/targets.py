@@ -28,9 +28,12 @@ _LABELS = {
     "bitbucket": "bitbucket", "stash": "bitbucket", "github": "github", "ghe": "github",
     "azuredevops": "azuredevops", "tfs": "azuredevops", "git": None, "code": None, "scm": None,
 }  # fmt: skip
+# Names of software, which also stand within a name, as in `my-gitlab2.example.com`.
+_SOFTWARE = regex(r"(?:^|[.-])(?:gitlab|gitea|forgejo|gogs|bitbucket|github|azuredevops)[0-9]*(?=[.-]|$)")
 # Parts of addresses that only code hosts have.
 _CODE_PATH = regex(r"/-/(?:tree|blob|commit|merge_requests|issues)\b|/_git/|/src/(?:branch|commit|tag)/"
-                        r"|/(?:projects|users)/[^/]+/repos/|/scm/[^/]+/[^/]+")  # fmt: skip
+                        r"|/(?:projects|users)/[^/]+/repos/|/scm/[^/]+/[^/]+|^/(?:gitlab|gitea|forgejo|bitbucket)/"
+                        r"|^/[^/]+/[^/]+/(?:(?:blob|tree)/[^/]+/|pulls?/[0-9]+/)")  # fmt: skip
 _PATHS = (("/_git/", "azuredevops"), ("/scm/", "bitbucket"), ("/repos/", "bitbucket"), ("/-/", "gitlab"))
 
 
@@ -221,5 +224,7 @@ def _read_other(text: str, kind: TargetKind | None, base: str | None, web_host: 
 def _looks_like_code_host(url: str) -> bool:
     """Whether the name of the host or the path of a web address is one that code hosts have."""
     parts = urlsplit(url)
-    label = (parts.hostname or "").split(".")[0]
-    return label in _LABELS or _CODE_PATH.search(f"{parts.path}/") is not None
+    first, *labels = (parts.hostname or "").split(".")
+    own = ".".join([first, *labels[:-2]])  # `docs.github.com` is a site
+    is_code = first.rstrip("0123456789") in _LABELS or _SOFTWARE.search(own) is not None
+    return is_code or _CODE_PATH.search(f"{parts.path.rstrip('/')}/") is not None
