@@ -30,6 +30,7 @@ FIRST_DAY = 1_700_000_000
 SECONDARY = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
 
 Json = dict[str, Any]
+_OWNER_FIELDS = ("login", "id", "node_id", "type", "site_admin", "html_url")
 
 
 @dataclass
@@ -80,6 +81,7 @@ class GitHubHost:
     members: dict[str, set[str]] = field(default_factory=dict)
     # token → login; None for the token of an app, which belongs to no user
     tokens: dict[str, str | None] = field(default_factory=dict)
+    scopes: dict[str, str] = field(default_factory=dict)  # classic token → its scopes, as the header has them
     # full name → ids of commits; an empty list is an empty repository
     commits: dict[str, list[str]] = field(default_factory=dict)
     moved: dict[str, int] = field(default_factory=dict)  # former full name, in lower case → id
@@ -158,9 +160,7 @@ class GitHubHost:
             "node_id": f"R_{number}",
             "name": name,
             "full_name": full_name,
-            "owner": {
-                key: owner[key] for key in ("login", "id", "node_id", "type", "site_admin", "html_url")
-            },
+            "owner": {key: owner[key] for key in _OWNER_FIELDS},
             "private": visibility != "public",
             "visibility": visibility,
             "html_url": f"https://github.example/{full_name}",
@@ -202,7 +202,7 @@ class GitHubHost:
             "description": None,
             "comments": 0,
             "truncated": False,
-            "owner": owner,
+            "owner": owner and {key: owner[key] for key in _OWNER_FIELDS},
             "files": {
                 name: {
                     "filename": name,
@@ -248,7 +248,7 @@ class GitHubHost:
         """Add a push to the list of events at a path; return the event."""
         repo = {"id": self.repos[full_name]["id"], "name": full_name}
         event = {"id": str(10_000 + sum(map(len, self.events.values()))), "type": "PushEvent", "repo": repo}
-        event |= {"actor": {"login": "ada"}, "payload": {"ref": ref, "head": head, "commits": []}}
+        event |= {"actor": {"login": "ada"}, "payload": {"ref": ref, "head": head}}
         self.events.setdefault(path, []).insert(0, event)
         return event
 
@@ -276,7 +276,7 @@ class GitHubHost:
         fault = next((fault for fault in self.faults if fault.path in recorded.path), None)
         if fault is not None:
             self.faults.remove(fault)
-        response = fault or self._correct_response(request)
+        response = fault or self.respond(request)
         recorded.status = response.status
         if response.cut:
             return await _send_cut(request, response)
@@ -287,7 +287,7 @@ class GitHubHost:
             headers=self._rate_headers() | _content_type(response) | response.headers,
         )
 
-    def _correct_response(self, request: web.BaseRequest) -> Fault:
+    def respond(self, request: web.BaseRequest) -> Fault:
         """Check the token and the rate limit, and return the resource or 304."""
         if not request.headers.get("User-Agent"):
             return error(403, "Request forbidden by administrative rules.")
@@ -304,6 +304,8 @@ class GitHubHost:
                 self.limit_status, f"API rate limit exceeded for {'user ID 1' if raw else '127.0.0.1'}."
             )
         response = self._route(request, self.tokens.get(token) if raw else None)
+        if token in self.scopes:
+            response.headers["X-OAuth-Scopes"] = self.scopes[token]
         if response.status == 200:
             # As on GitHub, an ETag is valid for one token, and covers the body but not the Link header.
             etag = 'W/"' + hashlib.sha256(raw.encode() + response.body).hexdigest() + '"'
@@ -466,7 +468,8 @@ class GitHubHost:
                 return Fault(201, b"{}") if login else error(403, "Resource not accessible by integration")
             case ["commits", sha, "pulls"]:
                 found = [pull for pull in self.pulls.get(name, []) if sha in pull["commits"]]
-                return self._page(request, found, request.path)
+                shown = [{key: value for key, value in pull.items() if key != "commits"} for pull in found]
+                return self._page(request, shown, request.path)
             case ["pulls", number, "commits"]:
                 (pull,) = [pull for pull in self.pulls[name] if str(pull["number"]) == number]
                 return self._page(request, [self._commit(name, sha) for sha in pull["commits"]], request.path)

@@ -230,6 +230,30 @@ def test_token_of_an_app_belongs_to_no_user(host, call):
     assert len(call(lambda github: github.gists("ada"), token=TOKEN)) == 1
 
 
+@pytest.mark.parametrize(
+    ("token", "scopes", "expected"),
+    [
+        ("ghp_made-up", "repo, read:org", ("jo", ())),
+        ("ghp_made-up", "public_repo, read:org", ("jo", ("repo",))),
+        ("ghp_made-up", "", ("jo", ("repo",))),
+        ("made-up-of-an-older-form", "gist", ("jo", ("repo",))),
+        ("github_pat_made-up", None, ("jo", ())),  # a fine-grained token does not show its permissions
+        ("ghs_made-up", None, (None, ())),  # an app belongs to no user
+    ],
+)
+def test_the_user_and_the_missing_scope_of_a_token_are_named(host, call, token, scopes, expected):
+    host.add_user("jo")
+    host.tokens[token] = expected[0]
+    if scopes is not None:
+        host.scopes[token] = scopes
+    assert call(lambda github: github.token_owner(), token=token) == expected
+    assert call(lambda github: github.token_owner()) == (None, ())
+
+
+def test_a_refused_token_has_no_user(host, call_failing):
+    assert call_failing(lambda github: github.token_owner(), token=TOKEN).kind == "unauthorised"
+
+
 def test_repository_that_moves_between_pages_is_listed_once(host, call):
     for number in range(150):
         host.add_repo(f"ada/r{number:03}")

@@ -14,7 +14,7 @@ from outcrop.domain.finding import Visibility
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
 from outcrop.lazy_regex import regex
-from outcrop.sources.code_host.api import ApiStyle, HostApi, origin
+from outcrop.sources.code_host.api import ApiStyle, HostApi, origin, parse_json
 from outcrop.sources.code_host.discussion import checked_path, read_present_text, read_time
 from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.events import EventFeed, PushEvent, read_push
@@ -199,6 +199,20 @@ class GitHub(CodeHost):
                 await self._is_token_of(login)
                 path = f"/users/{self._login}/events/orgs/{login}" if self._login else f"/orgs/{login}/events"
         return EventFeed(api=self._texts, path=f"{path}?per_page={PER_PAGE}", read=_read_push)
+
+    async def token_owner(self) -> tuple[str | None, tuple[str, ...]]:
+        """Return the user of the token, and the scope that a classic token lacks; others show no scopes."""
+        if self._token is None:
+            return None, ()
+        response = await self._api.response("/user")
+        scopes = {scope.strip() for scope in response.headers.get("X-OAuth-Scopes", "").split(",")} - {""}
+        is_classic = bool(scopes) or reveal(self._token).startswith("ghp_")
+        missing = ("repo",) if is_classic and "repo" not in scopes else ()
+        if response.status in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:  # the token of an app has no user
+            return None, missing
+        if not response.ok:
+            raise self._api.error_from(response)
+        return _FIELDS.field(parse_json(response), "login", str), missing
 
     def is_own_host(self, clone_url: str) -> bool:
         """Whether a clone URL is https and at the web host of this API, which the token is for.
