@@ -10,7 +10,7 @@ import pytest
 from outcrop.sources.code_host.host import CodeHost
 from outcrop.sources.code_host.reviews import CommitStatus, ReviewApi
 from tests.sources.hosts.test_every_host import KINDS, Kind, Running
-from tests.support.code_hosts.stand_in import Repository, answer_json, run_stand_in
+from tests.support.code_hosts.stand_in import Repository, StandIn, answer_json, run_stand_in
 from tests.support.fake_https import FakeResponse
 
 HEAD, OTHER = "c" * 40, "d" * 40
@@ -93,30 +93,38 @@ def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Running]
 
 
 async def open_reviews(host: CodeHost, owner: str) -> ReviewApi:
-    (repository,) = [repository async for repository in host.repositories(owner)]
+    repository, *_ = [repository async for repository in host.repositories(owner)]
     reviews = await host.reviews(repository.key or repository.full_name)
     assert reviews is not None
     return reviews
 
 
-def test_the_open_pull_requests_of_a_commit_are_found_and_marked(running: Running) -> None:
-    kind, stand_in = running.kind, running.stand_in
+def add_pull_requests(stand_in: StandIn, kind: Kind) -> dict[str, Any]:
+    """Add the pull requests of its kind of host to a stand-in; return the case."""
     case = CASES[kind](stand_in.repositories[0])
     answers = {path: value for path, value in case.items() if path.startswith("/")}
     for path in sorted(answers, key=len, reverse=True):  # the first that is part of a request answers it
         quoted = path.replace("{", "%7B").replace("}", "%7D")
         stand_in.always[f"{quoted}?"] = answer_json(answers[path])
-    for path in ("/statuses", "/builds", "/comments", "/notes"):
+    for path in ("/statuses", "/comments", "/notes"):
         stand_in.always[path] = FakeResponse(201, {}, b"{}")
+    stand_in.always["/builds"] = FakeResponse(204)
+    return case
 
-    async def mark(host: CodeHost) -> tuple[list[int], list[str], list[int]]:
-        reviews = await open_reviews(host, kind.owner)
-        numbers, commits = await reviews.find_open(HEAD), await reviews.commits_of(7)
-        await reviews.set_status(HEAD, CommitStatus(is_clean=False, description="2 found", url=URL))
-        await reviews.add_comment(7, "text")
-        return numbers, commits, await reviews.find_open("e" * 40)
 
-    numbers, commits, others = running.call(mark, kind.token)
+async def mark(host: CodeHost, owner: str) -> tuple[list[int], list[str], list[int]]:
+    """Make all requests about pull requests."""
+    reviews = await open_reviews(host, owner)
+    numbers, commits = await reviews.find_open(HEAD), await reviews.commits_of(7)
+    await reviews.set_status(HEAD, CommitStatus(is_clean=False, description="2 found", url=URL))
+    await reviews.add_comment(7, "text")
+    return numbers, commits, await reviews.find_open("e" * 40)
+
+
+def test_the_open_pull_requests_of_a_commit_are_found_and_marked(running: Running) -> None:
+    kind, stand_in = running.kind, running.stand_in
+    case = add_pull_requests(stand_in, kind)
+    numbers, commits, others = running.call(lambda host: mark(host, kind.owner), kind.token)
     assert (numbers, commits, others) == ([7], [HEAD, OTHER], [])
     posted = [request for request in stand_in.requests if request.method == "POST"]
     sent = [

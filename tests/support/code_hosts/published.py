@@ -1,7 +1,7 @@
 """Compare what a stand-in answers with the OpenAPI description that its host has published.
 
 Reads OpenAPI 3 and Swagger 2. Checked are the path, the names of query parameters, the status, and the names and
-types of the fields of a response. Fields that only the description has are no difference: stand-ins are small.
+types of the fields of a request and a response. Fields that only the description has are no difference: stand-ins are small.
 """
 
 import json
@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 Json = Mapping[str, Any]
 _PLACEHOLDER = re.compile(r"/[A-Z][A-Z-]+(?=/)")  # of the path below which an instance is installed
+_SERVER = re.compile(r"^[^/]*//[^/]*")  # its scheme and host may be placeholders
 _MAX_DEPTH = 12  # of nested objects
 _TYPES: dict[type, set[str]] = {
     bool: {"boolean"},
@@ -33,6 +34,7 @@ class Exchange:
     query: str
     status: int
     body: bytes
+    sent: bytes = b""
 
 
 class Description:
@@ -41,7 +43,7 @@ class Description:
     def __init__(self, document: Json) -> None:
         self._document = document
         servers = document.get("servers") or [{"url": document.get("basePath", "")}]
-        base = urlsplit(str(servers[0].get("url", ""))).path.rstrip("/")
+        base = _SERVER.sub("", str(servers[0].get("url", ""))).rstrip("/")
         base = _PLACEHOLDER.sub("", base)
         paths = document.get("paths", {}) | document.get("x-ms-paths", {})  # the second are of Microsoft
         self._routes = [(_pattern(f"{base}{path}"), item) for path, item in paths.items()]
@@ -61,7 +63,11 @@ class Description:
         for name, _ in parse_qsl(exchange.query):
             if name not in known:
                 yield f"{at}: the parameter {name} is not described"
-        responses = operation.get("responses", {})
+        if exchange.sent and (schema := self._sent_schema(operation, parameters)) is not None:
+            yield from self._compare(json.loads(exchange.sent), schema, f"{at} sends", 0)
+        responses = {
+            str(status): raw for status, raw in operation.get("responses", {}).items()
+        }  # YAML: numbers
         response = responses.get(str(exchange.status), responses.get("default"))
         if response is None:
             yield f"{at}: the status {exchange.status} is not described"
@@ -78,6 +84,11 @@ class Description:
                 found: Json = min(fitting, key=lambda route: route[0].groups)[1]
                 return found
         return None
+
+    def _sent_schema(self, operation: Json, parameters: list[Json]) -> Json | None:
+        """Return the schema of a request's JSON; None if there is none."""
+        body = next((raw for raw in parameters if raw.get("in") == "body"), operation.get("requestBody"))
+        return None if body is None else self._schema(self._resolve(body))
 
     def _schema(self, response: Json) -> Json | None:
         """Return the schema of a response's JSON; None if there is none."""
@@ -131,6 +142,9 @@ class Description:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    """Return a pattern of a path with parameters in braces. A parameter may have encoded slashes."""
-    parts = re.split(r"\{[^{}]*\}", path)
+    """Return a pattern of a path with parameters in braces. A parameter may have encoded slashes.
+
+    `latest` means any version of the API.
+    """
+    parts = re.split(r"\{[^{}]*\}|(?<=/api/)latest(?=/)", path)
     return re.compile("([^/]+)".join(map(re.escape, parts)) + "/?")
