@@ -19,9 +19,11 @@ def _accounts(outcrop: Outcrop) -> None:
 
 @pytest.mark.parametrize("host", list(HookHost))
 def test_a_created_hook_is_shown_once(outcrop: Outcrop, environment: dict[str, str], host: HookHost) -> None:
-    new = outcrop(
+    ran = outcrop(
         *("hook", "create", "--account", "acme", host, "--json"), OUTCROP_BASE_URL="https://o.example/x"
-    ).json
+    )
+    assert ran.err == ""
+    new = ran.json
     assert list(new) == ["id", "url", "secret"]
     assert str(UUID(new["id"])) == new["id"]
     assert re.fullmatch(rf"https://o\.example/x/hooks/{host}/[A-Za-z0-9_-]{{43}}", new["url"])
@@ -38,7 +40,9 @@ def test_a_created_hook_is_shown_once(outcrop: Outcrop, environment: dict[str, s
 
 
 def test_hooks_are_listed_and_removed_with_and_without_an_account(outcrop: Outcrop) -> None:
-    first = outcrop("hook", "create", "--account", "acme", "github", "--json").json
+    created = outcrop("hook", "create", "--account", "acme", "github", "--json")
+    assert "set OUTCROP_BASE_URL" in created.err
+    first = created.json
     second = outcrop("hook", "create", "--account", "other", "gitea", "--json").json
     assert first["url"].startswith("http://127.0.0.1:8000/hooks/github/")
     assert [hook["account"] for hook in outcrop("hook", "list", "--json").json] == ["acme", "other"]

@@ -1,6 +1,7 @@
 """The command `outcrop hook`."""
 
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -14,6 +15,7 @@ from outcrop.runtime import open_session
 from outcrop.services import accounts
 from outcrop.services.hooks import manage
 from outcrop.services.hooks.manage import NewHook
+from outcrop.settings import is_loopback
 from outcrop.store.db import Connection
 
 OneAccount = Annotated[
@@ -31,6 +33,7 @@ def create_hook(
 ) -> None:
     """Create a push hook. Its address and its secret are shown once."""
     settings = start()
+    base_url = settings.base_url or DEFAULT_BASE_URL
 
     async def main() -> NewHook:
         async with cli.transaction(settings) as session:
@@ -39,13 +42,15 @@ def create_hook(
                 session.keys,
                 await accounts.get_account(session.db, slug),
                 host,
-                base_url=settings.base_url or DEFAULT_BASE_URL,
+                base_url=base_url,
                 by=OPERATOR,
                 now=session.now,
             )
 
     new = run(main)
     show({"id": str(new.id), "url": new.url, "secret": new.secret}, as_json=as_json)
+    if is_loopback(urlsplit(base_url).hostname or ""):
+        typer.echo("outcrop: code hosts cannot reach this address: set OUTCROP_BASE_URL first", err=True)
 
 
 @hook.command("list")
