@@ -4,6 +4,7 @@ import pytest
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.target import TargetKind, TargetSpec, split_stored_name
+from outcrop.sources.code_host.registry import host_types
 from outcrop.sources.code_host.targets import find_host, identity, read_host_url, read_target
 
 OWNER, REPOSITORY, GISTS = TargetKind.OWNER, TargetKind.REPOSITORY, TargetKind.GISTS
@@ -69,6 +70,16 @@ def test_a_site_needs_no_type(text: str) -> None:
 def test_the_address_of_a_host_is_plain_https(url: str) -> None:
     with pytest.raises(BadInputError):
         read_host_url(url)
+
+
+@pytest.mark.parametrize("text", ["sourcehut:acme", "acme/shop", "ftp://example.com/x"])
+def test_what_is_no_target_is_answered_with_the_forms_of_all_hosts(text: str) -> None:
+    with pytest.raises(BadInputError, match="github:ORG, gitlab:GROUP") as caught:
+        read_target(text)
+    assert all(f"{type_.name}:" in caught.value.message for type_ in host_types())
+    for url in ("gl.example", "http://gl.example"):
+        with pytest.raises(BadInputError, match="the address of a code host is an https address"):
+            read_target("gitlab:acme", host_url=url)
 
 
 @pytest.mark.parametrize(

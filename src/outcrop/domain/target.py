@@ -136,7 +136,10 @@ _AUTHORITY = regex(r"(?:[^:/?#]*://)?([^/?#]*)")
 _HOST = regex(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*|[0-9a-f:.]*:[0-9a-f:.]*")
 
 # The error never repeats the target: it may contain a password.
-_EXPECTED_FORMS = "a target is github:ORG, github:ORG/NAME, gists:USER or an https address"
+_EXPECTED_FORMS = (
+    "a target is github:ORG, gitlab:GROUP, bitbucket:WORKSPACE, gitea:ORG, azuredevops:ORG, gists:USER "
+    "or an https address"
+)
 
 
 def parse_target(

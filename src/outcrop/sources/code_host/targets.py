@@ -76,9 +76,9 @@ def is_remote(text: str) -> bool:
 def read_host_url(text: str) -> str:
     """Return the address of a self-hosted code host in its normal form: https, without a final slash."""
     text = check_target_text(text)
-    url = parse_web_url(text)
-    if url.scheme != "https":
+    if not text.lower().startswith("https://"):
         raise BadInputError("the address of a code host is an https address")
+    url = parse_web_url(text)
     if url.raw_query_string or url.raw_fragment:
         raise BadInputError("the address of a code host has no query")
     return f"{url.origin()}{url.raw_path.rstrip('/')}"
