@@ -253,3 +253,68 @@ def test_the_overview_counts_what_is_closed_but_valid(
     owner.post(f"/incidents/{id_}/resolve")
     assert re.findall(tile, owner.page("/")) == ["1"]
     assert total(owner.page("/incidents?status=closed_valid")) == 1
+
+
+def test_what_is_suppressed_can_be_shown_again(backend: Backend, tenant: Tenant, owner: Person) -> None:
+    here = f"/incidents/{fill(backend, tenant, 2)}"
+
+    def offered() -> tuple[bool, bool]:
+        page = owner.page(here)
+        return f'formaction="{here}/suppress"' in page, f'formaction="{here}/unsuppress"' in page
+
+    assert offered() == (True, False)
+    place = tenant.get("/findings").json()["data"][0]["id"]
+    tenant.post(f"/findings/{place}/suppress").raise_for_status()
+    assert offered() == (True, True)
+    assert owner.post(f"{here}/suppress").status_code == 303
+    assert offered() == (False, True)
+    assert owner.post(f"{here}/unsuppress").status_code == 303
+    assert offered() == (True, False)
+
+
+def test_actions_that_newcomers_confuse_have_a_hint(backend: Backend, tenant: Tenant, owner: Person) -> None:
+    page = owner.page(f"/incidents/{fill(backend, tenant)}")
+    for action in ("restrict", "suppress"):
+        assert f'aria-describedby="{action}-hint"' in page
+        assert f'id="{action}-hint"' in page
+    assert owner.page("/findings").count('title="Close: the exposure is known') == 1
+
+
+def test_the_verdict_and_the_time_of_its_check_are_of_one_place(
+    backend: Backend, tenant: Tenant, owner: Person
+) -> None:
+    """The first place is the one with the highest score; here it was checked before the other one."""
+    id_ = fill(backend, tenant, 2, validation_status="invalid")
+    for path, score, at in (
+        ("config/0.py", 90, "2026-01-02T03:04:05Z"),
+        ("config/1.py", 10, "2026-03-04T05:06:07Z"),
+    ):
+        backend.sql(
+            """UPDATE findings SET composite_score = %s, validation_detail = jsonb_build_object(
+                   'enabled_services', '[]'::jsonb, 'checked_at', %s::text, 'reason', %s::text)
+               WHERE incident_id = %s AND file_path = %s""",
+            *(score, at, f"answer for {path}", UUID(id_), path),
+        )
+    page = owner.page(f"/incidents/{id_}")
+    assert "Answer for config/1.py" in page
+    assert 'Last checked <time datetime="2026-03-04T05:06:07+00:00"' in page
+
+
+def test_the_page_says_what_became_of_a_check(backend: Backend, tenant: Tenant, owner: Person) -> None:
+    id_ = fill(backend, tenant)
+    here = f"/incidents/{id_}"
+    assert owner.post(f"{here}/validate").status_code == 303
+    assert "is waiting or running" in owner.page(here)
+    part = owner.client.get(here, headers={"X-Part": "list"}).text
+    assert ("</html>" in part, "data-poll" in part, "is waiting or running" in part) == (False, True, True)
+    ((place,),) = backend.sql(
+        "SELECT target FROM audit WHERE account_id = %s AND action = 'finding.revalidate'", tenant.account.id
+    )
+    backend.sql(
+        """INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
+           VALUES (%s, now(), 'ada', 'finding.validate', %s, 'ok', '{"from": "valid", "to": "valid"}')""",
+        *(tenant.account.id, place),
+    )
+    page = owner.page(here)
+    assert f"Checked at the request of <bdi>{owner.email}" in page
+    assert "data-poll" not in page

@@ -115,3 +115,21 @@ def test_the_list_says_who_committed_and_when_and_is_sorted_by_its_heads(
     for format_ in ("csv", "jsonl"):
         exported = owner.get(f"/export/findings.{format_}").text
         assert all(text in exported for text in (who, "abcdef12" * 5, "2025-03-04T05:06:07"))
+
+
+def test_findings_are_listed_by_assignee(backend: Backend, tenant: Tenant, owner: Person) -> None:
+    assigned, other = make_line(file_path="mine.py"), make_line(file_path="other.py")
+    backend.import_(tenant.account, assigned, other)
+    incident = tenant.finding(str(assigned["id"]))["incident_id"]
+    assert owner.post(f"/incidents/{incident}/assign", assignee=owner.email).status_code == 303
+    for chosen in ("me", owner.email, owner.email.upper()):
+        assert _rows(page := owner.page("/findings", assignee=chosen)) == [str(assigned["id"])], chosen
+        assert f"Assigned to <bdi>{owner.email}" in page
+    assert '<option value="me" selected>Me</option>' in owner.page("/findings", assignee="me")
+    assert _rows(owner.page("/findings", assignee="none")) == [str(other["id"])]
+    gone = owner.page("/findings", assignee="gone@example.com")
+    assert (_rows(gone), '<option value="gone@example.com" selected>' in gone) == ([], True)
+    exported = owner.get("/export/findings.jsonl", assignee="me").text
+    assert (str(assigned["id"]) in exported, str(other["id"]) in exported) == (True, False)
+    asked = owner.post("/findings/triage", action="restrict", view="?assignee=none", all="1").text
+    assert '<dt>Assignee</dt><dd class="break"><bdi>Nobody</bdi></dd>' in asked

@@ -149,7 +149,7 @@ def test_no_page_contains_a_raw_character_that_turns_text(
     ],
 )
 def test_a_day_filter_counts_days_of_the_zone(zone: str, start: str, end: str) -> None:
-    view = read_view({"date_from": "2026-03-29", "date_to": "2026-03-29"}, ZoneInfo(zone))
+    view = read_view({"date_from": "2026-03-29", "date_to": "2026-03-29"}, "jo@example.com", ZoneInfo(zone))
     assert view.query.seen_from == datetime.fromisoformat(start)
     assert view.query.seen_before == datetime.fromisoformat(end)
 

@@ -103,7 +103,9 @@ def test_the_switch_is_made_at_the_chosen_time(backend: Backend, tenant: Tenant,
         refused = owner.post("/profile/webhook/secret/switch", act="later", at=f"{at:%Y-%m-%dT%H:%M}")
         assert (refused.status_code, "within the next 30 days" in refused.text) == (400, True)
     for text in ("", "tomorrow", "2026-13-01T00:00", "0001-01-01T00:00"):
-        assert owner.post("/profile/webhook/secret/switch", act="later", at=text).status_code == 400
+        refused = owner.post("/profile/webhook/secret/switch", act="later", at=text)
+        assert refused.status_code == 400
+        assert "Choose a " in refused.text.partition('id="rotate"')[2]
     planned = f"{now() + timedelta(days=3):%Y-%m-%dT%H:%M}"
     assert owner.post("/profile/webhook/secret/switch", act="later", at=planned).status_code == 303
     for _ in range(2):

@@ -1,10 +1,11 @@
-"""Find out from the activity of a finding what became of the check that somebody asked for."""
+"""Find out from the activity of a finding or incident what became of a check that somebody asked for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from outcrop.domain.finding import Finding
+from outcrop.domain.incident import Incident
 from outcrop.services.pipeline.enqueue import REVALIDATE_ACTION
 from outcrop.store.audit import AuditLine
 
@@ -23,9 +24,9 @@ class CheckState:
     failure: str | None = None  # why the requested check was not possible
 
 
-def describe_check(finding: Finding, history: Sequence[AuditLine], now: datetime) -> CheckState:
-    """Return the state of the finding's check; `history` are its audit lines, newest first."""
-    checked_at = _read_time(finding.validation_detail.get("checked_at"))
+def describe_check(subject: Finding | Incident, history: Sequence[AuditLine], now: datetime) -> CheckState:
+    """Return the state of the check of a credential; `history` are the audit lines, newest first."""
+    checked_at = _read_time(subject.validation_detail.get("checked_at"))
     has_ended = False
     for line in history:
         if line.action == _VALIDATE_ACTION:

@@ -38,9 +38,11 @@ async def _page(request: PortalRequest, error: OutcropError | None = None) -> Re
     history = await findings.list_history(db, account_id, id_)
     check = describe_check(finding, history, request.now)
     if request.http.headers.get("x-part") == "list":  # the script waits for the end of a check
-        return request.render("finding_check.html", finding=finding, check=check)
+        return request.render("check.html", subject=finding, check=check, here=f"/findings/{id_}")
     values: dict[str, Any] = {
         "finding": finding,
+        "subject": finding,
+        "here": f"/findings/{id_}",
         "reasons": explained.score,
         "detection": explained.detection,
         "advice": await findings.get_advice(db, account_id, finding, request.context.own_rules),

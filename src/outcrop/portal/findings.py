@@ -2,13 +2,14 @@
 
 from collections import Counter
 from contextlib import suppress
+from typing import Any
 from urllib.parse import parse_qsl
 from uuid import UUID, uuid4
 
 from starlette.responses import JSONResponse, Response
 
 from outcrop.domain.account import Permission
-from outcrop.domain.errors import BadInputError, BusyError, NotFoundError
+from outcrop.domain.errors import BadInputError, BusyError, NotFoundError, OutcropError
 from outcrop.domain.finding import Status, TriageAction, TriageResult
 from outcrop.domain.ids import parse_id
 from outcrop.domain.triage.undo import UNDOABLE
@@ -16,12 +17,12 @@ from outcrop.limits import FORM_FINDINGS, VIEW_NAME_LENGTH
 from outcrop.portal.labels import DONE, closing_title, sentence
 from outcrop.portal.labels import action as describe_action
 from outcrop.portal.list_filters import load_view, suggest_values
-from outcrop.portal.queries import ALL, SUPPRESSED, same_view
+from outcrop.portal.queries import ALL, SUPPRESSED, ListView, same_view
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.portal.triage import bulk
 from outcrop.portal.triage.closing import ask_before_closing_several
 from outcrop.portal.triage.form import describe_outcomes, read_action, read_note
-from outcrop.services import findings, views
+from outcrop.services import accounts, findings, views
 from outcrop.services.findings import bulk_triage
 from outcrop.services.pipeline.enqueue import request_validation
 
@@ -38,23 +39,31 @@ TABS = [
 
 async def show_findings(request: PortalRequest) -> Response:
     view = await load_view(request, request.http.query_params)
-    page = await findings.list_findings(request.db, request.account_id, view.query)
     # While the user types, the script of the page requests the list alone.
     if request.http.headers.get("x-part") == "list":
+        page = await findings.list_findings(request.db, request.account_id, view.query)
         return request.render("findings_list.html", view=view, page=page)
-    saved = await views.list_views(request.db, request.signed.account)
-    known = await suggest_values(request.db, request.account_id, request.context.own_rules)
-    return request.render(
-        "findings.html",
-        view=view,
-        page=page,
-        tabs=TABS,
-        saved=saved,
-        known=known,
-        running=await bulk_triage.find_running(request.db, request.account_id),
-        message=None,
-        typed="",
-    )
+    return await _page(request, view)
+
+
+async def _page(
+    request: PortalRequest, view: ListView, error: OutcropError | None = None, typed: str = ""
+) -> Response:
+    """Render the list; after a rejected form with the error and the name that was typed."""
+    db, account = request.db, request.signed.account
+    values: dict[str, Any] = {
+        "view": view,
+        "page": await findings.list_findings(db, account.id, view.query),
+        "tabs": TABS,
+        "saved": await views.list_views(db, account),
+        "known": await suggest_values(db, account.id, request.context.own_rules),
+        "members": [member.email for member in await accounts.list_members(db, account)],
+        "running": await bulk_triage.find_running(db, account.id),
+        "typed": typed,
+    }
+    if error is None:
+        return request.render("findings.html", message=None, **values)
+    return request.reject("findings.html", error, **values)
 
 
 async def triage(request: PortalRequest) -> Response:
@@ -169,21 +178,7 @@ async def save_view(request: PortalRequest) -> Response:
                 now=request.now,
             )
     except BadInputError as error:
-        view = await load_view(request, dict(parse_qsl(address)))
-        known = await suggest_values(request.db, request.account_id, request.context.own_rules)
-        page = await findings.list_findings(request.db, request.account_id, view.query)
-        saved = await views.list_views(request.db, request.signed.account)
-        return request.reject(
-            "findings.html",
-            error,
-            view=view,
-            page=page,
-            tabs=TABS,
-            saved=saved,
-            known=known,
-            running=None,
-            typed=name,
-        )
+        return await _page(request, await load_view(request, dict(parse_qsl(address))), error, name)
     return request.redirect(f"/findings?{address}", "View saved.")
 
 

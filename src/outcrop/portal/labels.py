@@ -1,6 +1,8 @@
 """Labels of statuses, kinds, options and actions, as the portal shows them."""
 
+from collections.abc import Mapping
 from math import floor
+from typing import Any
 
 from outcrop.domain.account import Plan, Role
 from outcrop.domain.finding import (
@@ -112,6 +114,27 @@ TARGET_STATE_HINT = {
     TargetState.GAPS: "Its last run has ended, and has skipped something.",
     TargetState.RUNNING: "A run has begun, or waits for a worker.",
     TargetState.GOOD: "Its last run has scanned everything.",
+}
+# The filters of the list of findings, with the labels of values that are not shown as they are.
+FILTER: dict[str, tuple[str, Mapping[Any, str]]] = {
+    "q": ("Search", {}),
+    "status": ("Status", STATUS | {"all": "All", "suppressed": "Suppressed"}),
+    "validation": ("Validity", VALIDATION),
+    "severity": ("Severity", SEVERITY),
+    "source_type": ("Source", SOURCE),
+    "secret_type": ("Type", {}),
+    "issuer": ("Issuer", {}),
+    "repo": ("Repository", {}),
+    "target": ("Target", {}),
+    "visibility": ("Visibility", VISIBILITY),
+    "context": ("Context", CONTEXT),
+    "assignee": ("Assignee", {"me": "Me", "none": "Nobody"}),
+    "author": ("Author", {}),
+    "scan": ("New in the run", {}),
+    "service": ("Grants access to", {}),
+    "min_score": ("Score at least", {}),
+    "date_from": ("First seen from", {}),
+    "date_to": ("First seen until", {}),
 }
 # What to do about a failure, of a run or of a test of access.
 FAILURE_ADVICE = {
@@ -246,6 +269,21 @@ REASON = {
     "cap": "Cap",
     "imported": "Imported",
 }
+
+
+def assignees(members: list[str], chosen: str | None) -> dict[str, str]:
+    """Return the values of the filter by assignee with their labels; `chosen` may be no member any more."""
+    listed = {"me": "Me", "none": "Nobody"} | {email: email for email in members}
+    return listed if chosen is None else listed | {chosen: listed.get(chosen, chosen)}
+
+
+def filters(values: Mapping[str, str], targets: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return label and value of each filter of a view; `targets` are the names of targets by id."""
+    return [
+        (label, targets.get(values[name], names.get(values[name], values[name])))
+        for name, (label, names) in FILTER.items()
+        if name in values
+    ]
 
 
 def action(triage: TriageAction, what: str = "") -> str:

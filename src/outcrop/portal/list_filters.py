@@ -64,7 +64,7 @@ def _types_of_term(names: dict[str, TypeNames], types: Sequence[str], term: str)
 
 async def load_view(request: PortalRequest, parameters: Mapping[str, str]) -> ListView:
     """Return the view of a query string, with what its filters by issuer, target and term mean."""
-    view = read_view(parameters, request.zone)
+    view = read_view(parameters, request.email, request.zone)
     query = await resolve_filters(
         request.db,
         request.account_id,
@@ -85,6 +85,11 @@ class Suggestions:
     repos: tuple[str, ...]
     authors: tuple[str, ...]
     targets: tuple[Target, ...]
+
+
+async def name_targets(db: Connection, account_id: int) -> dict[str, str]:
+    """Return the names of an account's targets by id."""
+    return {str(target.id): target.spec.shown for target in await targets.select_all(db, account_id)}
 
 
 async def suggest_types(db: Connection, account_id: int) -> list[str]:

@@ -18,6 +18,7 @@ from outcrop.domain.finding import (
     Visibility,
 )
 from outcrop.domain.ids import parse_id
+from outcrop.domain.incident import UNASSIGNED
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
 from outcrop.limits import QUERY_LENGTH, QUERY_TERMS, VIEW_QUERY_LENGTH
 
@@ -36,6 +37,7 @@ NAMES = (
     "visibility",
     "context",
     "author",
+    "assignee",
     "scan",
     "service",
     "min_score",
@@ -47,6 +49,7 @@ NAMES = (
     "page",
 )
 ALL, SUPPRESSED = "all", "suppressed"  # tabs beside the statuses; the first tab is the active view
+ME = "me"  # the value of the filter by assignee for the signed-in member
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,8 @@ class ListView:
         return self.values.get("status", Status.ACTIVE)
 
 
-def read_view(parameters: Mapping[str, str], zone: tzinfo = UTC) -> ListView:
-    """Parse a view; its days are those of `zone`.
+def read_view(parameters: Mapping[str, str], email: str, zone: tzinfo = UTC) -> ListView:
+    """Parse a view of the member with this address; its days are those of `zone`.
 
     An invalid value is reported and ignored, so that an old address still works.
     """
@@ -103,6 +106,7 @@ def read_view(parameters: Mapping[str, str], zone: tzinfo = UTC) -> ListView:
         visibility=choice(Visibility, "visibility"),
         context=choice(FindingContext, "context"),
         author=values.get("author"),
+        assignee=read_assignee(values, email),
         scan=id_("scan"),
         service=values.get("service"),
         min_score=read_score(values, problems),
@@ -143,6 +147,12 @@ def read_choice(values: dict[str, str], name: str, problems: list[str], kind: ty
     except ValueError:
         problems.append(f"{name.replace('_', ' ')} “{values.pop(name)[:40]}”")
         return None
+
+
+def read_assignee(values: Mapping[str, str], email: str) -> str | None:
+    """Return the assignee of the filter as a query has it: an address, or empty for nobody."""
+    chosen = values.get("assignee")
+    return {UNASSIGNED: "", ME: email}.get(chosen, chosen) if chosen else None
 
 
 def read_terms(values: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The page of one incident: its places, owner, comments, activity, and triage of all places at once."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -35,6 +36,10 @@ async def _page(
     """Render the incident; after a rejected form with the error and what was typed."""
     db, account_id, id_ = request.db, request.account_id, request.id("id")
     incident = await incidents.get_incident(db, account_id, id_)
+    activity = await incidents.list_activity(db, account_id, id_)
+    here, check = f"/incidents/{id_}", describe_check(incident, activity, request.now)
+    if request.http.headers.get("x-part") == "list":  # the script waits for the end of a check
+        return request.render("check.html", subject=incident, check=check, here=here)
     page, comments_page = (_number(request, name) for name in ("page", "comments"))
     places = await incidents.get_places(db, account_id, id_, page=page)
     comments = await incidents.list_comments(db, account_id, id_, page=comments_page, per_page=COMMENTS)
@@ -42,15 +47,17 @@ async def _page(
     values: dict[str, Any] = {
         "mentioning": await see_comments(db, account_id, member_id, comments.items, now=request.now),
         "incident": incident,
+        "subject": incident,
+        "here": here,
         "overdue": incident.is_overdue(request.now),
         "places": places,
         "number": page,
         "pages": -(-incident.places // incidents.PLACES),
-        "check": describe_check(await _checked_place(request, id_), [], request.now),
+        "check": check,
         "comments": comments,
-        "activity": await incidents.list_activity(db, account_id, id_),
+        "activity": activity,
         "members": [member.email for member in await accounts.list_members(db, request.signed.account)],
-        "possible": _possible_actions(incident),
+        "possible": _possible_actions(incident, places.places),
         "note_length": NOTE_LENGTH,
         "comment_length": COMMENT_LENGTH,
         "typed": {"note": note, "comment": comment},
@@ -65,11 +72,19 @@ def _number(request: PortalRequest, name: str) -> int:
     return whole_number(request.http.query_params.get(name, "")) or 1
 
 
-def _possible_actions(incident: Incident) -> list[TriageAction]:
-    """Return the actions that the page offers for all places."""
+def _possible_actions(incident: Incident, places: Sequence[Finding]) -> list[TriageAction]:
+    """Return the actions that the page offers for all places; `places` are those that it lists."""
     if incident.status is IncidentStatus.CLOSED:
-        return [TriageAction.REOPEN]
-    return [TriageAction.RESOLVE, TriageAction.RESTRICT, TriageAction.FALSE_POSITIVE, TriageAction.SUPPRESS]
+        possible = [TriageAction.REOPEN]
+    else:
+        possible = [TriageAction.RESOLVE, TriageAction.RESTRICT, TriageAction.FALSE_POSITIVE]
+    suppressed = sum(place.suppressed_at is not None for place in places)
+    is_open, has_more = incident.status is IncidentStatus.OPEN, len(places) < incident.places
+    if is_open and (suppressed < len(places) or has_more):
+        possible.append(TriageAction.SUPPRESS)
+    if suppressed or has_more:
+        possible.append(TriageAction.UNSUPPRESS)
+    return possible
 
 
 async def _checked_place(request: PortalRequest, id_: Any) -> Finding:
@@ -89,14 +104,9 @@ async def ask(request: PortalRequest) -> Response:
         note = await read_note(request)
     except BadInputError as error:
         return await _page(request, error, note=request.form.get("note"))
-    place = await _checked_place(request, id_)
+    check = describe_check(incident, [], request.now)
     return ask_before_closing(
-        request,
-        action,
-        page=f"/incidents/{id_}",
-        subject=incident,
-        note=note,
-        check=describe_check(place, [], request.now),
+        request, action, page=f"/incidents/{id_}", subject=incident, note=note, check=check
     )
 
 
@@ -148,7 +158,7 @@ async def validate(request: PortalRequest) -> Response:
             )
     except BadInputError as error:
         return await _page(request, error, note=request.form.get("note"))
-    return request.redirect(f"/incidents/{id_}", "The check has started. Its result will be in the activity.")
+    return request.redirect(f"/incidents/{id_}", "The check has started.")
 
 
 async def assign(request: PortalRequest) -> Response:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
 from outcrop.domain.finding import Severity, Validation
-from outcrop.domain.incident import UNASSIGNED, IncidentOrder, IncidentQuery, IncidentStatus
+from outcrop.domain.incident import IncidentOrder, IncidentQuery, IncidentStatus
 from outcrop.domain.paging import OrderDir
 from outcrop.portal.queries import (
     PER_PAGE,
+    read_assignee,
     read_choice,
     read_day,
     read_score,
@@ -18,7 +19,6 @@ from outcrop.portal.queries import (
 )
 
 ALL, CLOSED_VALID = "all", "closed_valid"  # tabs beside the statuses
-ME = "me"  # the value of the filter by assignee for the signed-in member
 _NAMES = (
     "status",
     "validation",
@@ -69,7 +69,7 @@ def read_incident_view(parameters: Mapping[str, str], email: str, zone: tzinfo =
         severity=read_choice(values, "severity", problems, Severity),
         secret_type=values.get("secret_type"),
         service=values.get("service"),
-        assignee=_assignee(values, email),
+        assignee=read_assignee(values, email),
         overdue=_overdue(values, problems),
         min_score=read_score(values, problems),
         seen_from=read_day(values, "date_from", problems, zone),
@@ -81,12 +81,6 @@ def read_incident_view(parameters: Mapping[str, str], email: str, zone: tzinfo =
         order_dir=read_choice(values, "order_dir", problems, OrderDir) or OrderDir.DESC,
     )
     return IncidentView(query, values, tuple(problems))
-
-
-def _assignee(values: Mapping[str, str], email: str) -> str | None:
-    """Return the assignee of the filter as a query has it: an address, or empty for nobody."""
-    chosen = values.get("assignee")
-    return {UNASSIGNED: "", ME: email}.get(chosen, chosen) if chosen else None
 
 
 def _overdue(values: dict[str, str], problems: list[str]) -> bool | None:

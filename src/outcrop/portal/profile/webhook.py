@@ -72,7 +72,7 @@ async def switch_secret(request: PortalRequest) -> Response:
         at = _read_time(request) if act == "later" else None
         await webhooks.switch_secret(request.db, account, at, by=request.email, now=request.now)
     except BadInputError as error:
-        return await _page(request, message=error.message)
+        return await _page(request, switch_message=error.message)
     message = "The next secret is the secret now." if at is None else "The switch is planned."
     return request.redirect("/profile/webhook", message)
 
@@ -151,8 +151,10 @@ async def _page(
     secret: str | None = None,
     next_secret: str | None = None,
     message: str | None = None,
+    switch_message: str | None = None,
     typed: str = "",
 ) -> Response:
+    """Render the page; `message` is what was wrong with the address, `switch_message` with the switch."""
     template = "deliveries.html" if request.http.headers.get("x-part") == "list" else "webhook.html"
     parameters = request.http.query_params
     wanted, values = _read_filter(request, parameters)
@@ -164,7 +166,7 @@ async def _page(
     )
     return request.render(
         template,
-        400 if message else 200,
+        400 if message or switch_message else 200,
         webhook=await webhooks.get_webhook(request.db, request.keys, request.account_id),
         deliveries=found[:_SHOWN],
         more=len(found) > _SHOWN,
@@ -177,6 +179,7 @@ async def _page(
         secret=secret,
         next_secret=next_secret,
         message=message,
+        switch_message=switch_message,
         typed=typed,
     )
 

@@ -47,6 +47,11 @@
     const field = fields(list).find((found) => found.name === name && (value === null || found.value === value));
     if (field) { if (value === null) field.value = now; else field.checked = now; }
   });
+  const isTouched = (field) => {
+    if (field.type === "checkbox") return field.checked !== field.defaultChecked;
+    if (field.matches("select")) return field.selectedIndex !== Math.max([...field.options].findIndex((option) => option.defaultSelected), 0);
+    return field.value !== field.defaultValue;
+  };
   const show = (html, { keep = false } = {}) => {
     const list = one("#list");
     const aside = one(".scroll", list)?.scrollLeft ?? 0;
@@ -77,7 +82,7 @@
       const html = await part(location.href).catch(() => null);
       if (html === null || busyReading()) { poll(); return; }  // a person may have begun to read meanwhile
       if (one("#list[data-reloads]") && !html.includes("data-poll")) {  // other parts of the page have changed too
-        if (fields(one("main")).every((field) => field.type === "checkbox" || !field.value)) { location.reload(); return; }
+        if (!fields(one("main")).some(isTouched)) { location.reload(); return; }
         tell("The check has ended.");
       }
       show(html, { keep: true });

@@ -9,7 +9,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import TriageAction
 from outcrop.domain.secret import MaskedText
 from outcrop.limits import BULK_FINDINGS, FORM_FINDINGS
-from outcrop.portal.list_filters import load_view
+from outcrop.portal.list_filters import load_view, name_targets
 from outcrop.portal.queries import ListView, same_view, whole_number
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.portal.triage.form import read_action, read_note
@@ -52,6 +52,7 @@ async def ask_before_all(request: PortalRequest, action: TriageAction, note: Mas
         shown=listed[:_SHOWN],
         address=address,
         view=view,
+        targets=await name_targets(request.db, request.account_id),
         note=note or "",
     )
 
