@@ -117,11 +117,13 @@ def _print_result(result: dict[str, Any]) -> None:
 
 def _print_table(results: Sequence[dict[str, Any]], seed: int) -> None:
     """Print the table of all trials."""
-    print(f"\n{'trial':<12} {'tried':>9} {'failed':>7} {'not tried':>10} {'seed':>8}")
+    print(f"\n{'trial':<12} {'tried':>9} {'failed':>7} {'not tried':>10} {'seed':>8}  done")
     for result in results:
+        counts = sorted(result["counts"].items(), key=lambda pair: (-pair[1], pair[0]))
+        done = ", ".join(f"{number:,} {what}" for what, number in counts if not what.startswith("kills of"))
         print(
             f"{result['trial']:<12} {result['tried']:>9,} {result['failed']:>7,}"
-            f" {len(result['not_tried']):>10,} {seed:>8}"
+            f" {len(result['not_tried']):>10,} {seed:>8}  {done}"
         )
 
 

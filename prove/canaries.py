@@ -3,9 +3,12 @@
 import base64
 import json
 import os
+import resource
+import signal
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from prove.portal_session import sign_in
@@ -20,6 +23,7 @@ from tests.support.rulesets import github_token
 
 PLANTED = 200
 _SLUG = "canaries"
+_ADDRESS = "https://git.example/planted.git"
 
 
 def try_canaries(setting: Setting, report: Report) -> None:
@@ -44,18 +48,54 @@ def try_canaries(setting: Setting, report: Report) -> None:
         repository = Repository(root / "planted.git", rng)
         files = {f"config/{n}.env": f"token = {token}\n".encode() for n, token in enumerate(in_files)}
         repository.commit(DEFAULT, files)
-        with open_service(setting.folder / "service", **environment) as service, _watching() as arguments:
+        with (
+            _core_dumps_wanted(),
+            open_service(setting.folder / "service", **environment) as service,
+            _watching() as arguments,
+        ):
             texts: dict[str, bytes | None] = dict(_use_everything(service, in_reports, typed, setting.folder))
             texts |= {f"delivery {n}": request.body for n, request in enumerate(hooks.requests)}
             found = service.findings(_key_of(setting.folder))
             report.check(len(found) >= len(in_files) + len(in_reports), f"only {len(found)} were found")
             report.count("findings", len(found))
             texts |= {f"arguments of a process: {line[:60]!r}": line for line in arguments}
+            _crash(service, report)
             service.stop()
             for folder in (service.folder, setting.folder / "tmp", setting.folder / "cache"):
                 texts |= {f"file {path.relative_to(setting.folder)}": None for path in _files(folder)}
         _search(texts, tokens, setting.folder, report)
-    report.skip("core dumps: the machine decides where the kernel writes them")
+
+
+@contextmanager
+def _core_dumps_wanted() -> Iterator[None]:
+    """Let the processes that are started meanwhile write core dumps, as far as they do not refuse to."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    most = resource.RLIM_INFINITY if os.geteuid() == 0 else before[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, before if os.geteuid() == 0 else (before[0], most))
+
+
+def _crash(service: Service, report: Report) -> None:
+    """Let processes crash in the middle of their work; no dump of their memory may be written."""
+    scan = service.popen("scan", "--account", _SLUG, _ADDRESS, log="scan.log")
+    time.sleep(2)
+    processes = {pid: line for pid, line in service.processes().items() if "postgres" not in line}
+    for pid, line in processes.items():
+        with suppress(OSError):
+            limits = Path(f"/proc/{pid}/limits").read_text().splitlines()
+            (core,) = [row.split()[4] for row in limits if row.startswith("Max core file size")]
+            report.check(core == "0", f"core dumps are enabled in {line[:80]}")
+    for pid in processes:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGABRT)
+    scan.wait(60)
+    report.count("crashed processes", len(processes))
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if "/" in pattern or pattern.startswith("|"):
+        report.skip(f"core dumps: the kernel writes them elsewhere ({pattern[:40]})")
 
 
 def _key_of(folder: Path) -> str:
@@ -92,7 +132,7 @@ def _use_everything(
     key = service.account(_SLUG)
     (folder / "key").write_text(key)
     service.command("webhook", "set", "--account", _SLUG, f"https://{HOST}/in")
-    address = "https://git.example/planted.git"
+    address = _ADDRESS
     yield "scan", service.run("scan", "--account", _SLUG, address, "--format", "json", codes=(0, 1)).encode()
     yield (
         "local scan",

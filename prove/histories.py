@@ -1,28 +1,36 @@
 """Random histories: an incremental scan, a full scan and git's own commands must agree after every step."""
 
-import json
 import time
-from pathlib import Path
-from typing import Any
 
+from prove.history_kinds import SITE, try_damaged, try_gist, try_shallow, try_site
+from prove.history_truth import compare, compare_local
 from prove.repositories import Repository
 from prove.service import Service, open_service
 from prove.trial import Report, Setting
 from tests.support.git_host import git_host
-
-Seen = dict[tuple[str, str], str]
+from tests.support.github_host import NAME, github_host
+from tests.support.web_host import web_host
 
 
 def try_histories(setting: Setting, report: Report) -> None:
-    """Change a repository at random, scan it after every few changes, and compare."""
+    """Change repositories, gists and sites at random, scan them after every few changes, and compare."""
     rng = setting.random()
-    root, tls = setting.folder / "repositories", setting.folder / "tls"
+    root, tls, site_tls = (setting.folder / name for name in ("repositories", "tls", "site"))
     tls.mkdir(parents=True)
-    with git_host(root, tls, hours=(-1, 48)) as host:
+    site_tls.mkdir()
+    with (
+        git_host(root, tls, hours=(-1, 48)) as host,
+        github_host(setting.folder) as github,
+        web_host({}, SITE, tls=site_tls) as site,
+    ):
+        trusted = setting.folder / "all.pem"
+        trusted.write_bytes(b"".join(ca.read_bytes() for ca in (host.ca, github.ca, site.ca) if ca))
+        ports = {"git.example": host.port, NAME: github.port, SITE: site.port}
         egress = {
             "OUTCROP_EGRESS_ALLOW": "127.0.0.0/8",
-            "OUTCROP_EGRESS_CONNECT_TO": f"git.example:443=127.0.0.1:{host.port}",
-            "OUTCROP_EGRESS_CA_FILE": str(host.ca),
+            "OUTCROP_EGRESS_CONNECT_TO": ",".join(f"{n}:443=127.0.0.1:{port}" for n, port in ports.items()),
+            "OUTCROP_EGRESS_CA_FILE": str(trusted),
+            "OUTCROP_GITHUB_API_URL": f"https://{NAME}",
         }
         with open_service(setting.folder / "service", **egress) as service:
             service.serve("--no-worker")
@@ -30,6 +38,10 @@ def try_histories(setting: Setting, report: Report) -> None:
             while time.monotonic() < deadline or number == 0:
                 number += 1
                 _try_history(service, Repository(root / f"r{number}.git", rng), number, setting, report)
+                if number % 3 == 1:
+                    steps = 2 if setting.short else rng.randrange(2, 5)
+                    try_gist(service, github, root, rng, number, report, steps=steps)
+                    try_site(service, site, rng, number, report, steps=steps)
 
 
 def _try_history(
@@ -45,51 +57,19 @@ def _try_history(
         if step == 0:
             repository.add_token()
         truth = repository.truth()
-        service.run("scan", "--account", f"follower-{number}", address, "--format", "json", codes=(0, 1))
-        _compare(report, "incremental", service.findings(follower), truth, repository)
+        _scan(service, f"follower-{number}", address)
+        compare(report, "incremental", service.findings(follower), truth, repository.log)
         report.count("incremental scans")
     fresh = service.account(f"fresh-{number}")
-    service.run("scan", "--account", f"fresh-{number}", address, "--format", "json", codes=(0, 1))
-    _compare(report, "full", service.findings(fresh), truth, repository)
+    _scan(service, f"fresh-{number}", address)
+    compare(report, "full", service.findings(fresh), truth, repository.log)
     local = service.run("scan", address, "--no-validate", "--format", "json", codes=(0, 1))
-    _compare_local(report, local, truth, repository)
+    compare_local(report, "local", local, truth, repository)
+    try_shallow(service, repository, report)
+    if any(repository.files(ref) for ref in repository.refs("refs/heads/")):
+        try_damaged(service, repository, address, f"follower-{number}", follower, report)
     report.count("histories")
 
 
-def _mask(token: str) -> str:
-    """Return the token as the documents say that it is masked."""
-    shown = min(4, len(token) // 8)
-    return f"{token[:shown]}********{token[-shown:]}"
-
-
-def _compare(
-    report: Report, which: str, findings: list[dict[str, Any]], truth: Seen, repository: Repository
-) -> None:
-    """Check that the open findings are what git reaches, and that all others are resolved."""
-    expected = {(path, _mask(token)): kind for (path, token), kind in truth.items()}
-    open_ = {
-        (Path(f["file_path"]).as_posix(), f["matched_text"]): f["source_type"]
-        for f in findings
-        if f["status"] == "active"
-    }
-    changes = ", ".join(repository.log)
-    report.check(open_ == expected, f"{which}: {_difference(open_, expected)} after {changes}")
-    others = {f["status"] for f in findings} - {"active", "resolved"}
-    report.check(not others, f"{which}: findings are {others} after {changes}")
-
-
-def _compare_local(report: Report, output: str, truth: Seen, repository: Repository) -> None:
-    """Check the output of a scan without an account."""
-    found = {(f["file_path"], f["matched_text"]): f["source_type"] for f in json.loads(output or "[]")}
-    expected = {(path, _mask(token)): kind for (path, token), kind in truth.items()}
-    report.check(
-        found == expected, f"local: {_difference(found, expected)} after {', '.join(repository.log)}"
-    )
-
-
-def _difference(found: Seen, expected: Seen) -> str:
-    """Describe how two results differ."""
-    return (
-        f"missing {sorted(expected.items() - found.items())[:5]},"
-        f" too many {sorted(found.items() - expected.items())[:5]}"
-    )
+def _scan(service: Service, slug: str, address: str) -> None:
+    service.run("scan", "--account", slug, address, "--format", "json", codes=(0, 1))

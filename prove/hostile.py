@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from prove.hostile_hosts import try_hosts
 from prove.namespace import main, run_inside
 from prove.repositories import DEFAULT, Repository
 from prove.service import Service, open_service, until
@@ -123,6 +124,9 @@ def _try_inside(setting: Setting, report: Report) -> None:
         report.check(not forbidden, f"connections to {sorted(forbidden)}")
         _try_repositories(setting, report, service)
         report.check(listener.forbidden() == forbidden, "a repository made the service connect")
+        try_hosts(setting, report, service)
+        forbidden = listener.forbidden() - forbidden
+        report.check(not forbidden, f"hosts made the service connect to {sorted(forbidden)}")
 
 
 def _connection_strings(addresses: list[str], rng: random.Random) -> list[str]:

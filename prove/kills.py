@@ -7,10 +7,14 @@ import time
 from contextlib import suppress
 
 from prove.load import open_load
+from prove.scan_load import both_environments, open_scan_load
 from prove.service import Service, open_service, until
 from prove.trial import Report, Setting
 
 FINDINGS = 1_500
+# How often a kind of process is chosen, beside 1 of the others. After a kill of the parent everything starts
+# again, which takes seconds.
+_WEIGHTS = {"api": 4, "worker": 4, "scanner": 4, "git": 4, "backend": 4, "postgres process": 2}
 
 
 def try_kills(setting: Setting, report: Report) -> None:
@@ -18,29 +22,41 @@ def try_kills(setting: Setting, report: Report) -> None:
     rng = setting.random()
     with (
         open_load(setting.folder / "load", setting.seed) as load,
-        open_service(setting.folder / "service", **load.environment) as service,
+        open_scan_load(setting.folder / "scans") as scans,
+        open_service(
+            setting.folder / "service", **both_environments(setting.folder, load.environment, scans)
+        ) as service,
     ):
         service.serve("--processes", "2")
         load.connect(service, rng, findings=200 if setting.short else FINDINGS)
+        if not setting.short:
+            scans.connect(service, rng)
         load.resume()
-        deadline, pause = setting.deadline(), 1.0 if setting.short else 6.0
+        deadline = setting.deadline()
         while time.monotonic() < deadline:
-            time.sleep(rng.uniform(0.2, pause))
-            _kill_one(service, rng, report)
+            _kill_some(service, rng, report)
         until(lambda: _keep_up(service, report) and service.is_ready(), "the service after the kills")
         load.verify(service, report)
+        scans.verify(service, report)
+
+
+def _kill_some(service: Service, rng: random.Random, report: Report) -> None:
+    """Wait, mostly for a moment and sometimes until work gets done; kill one process, or several at once."""
+    time.sleep(rng.uniform(0.1, 1.0) if rng.random() < 0.8 else rng.uniform(1.0, 6.0))
+    _keep_up(service, report)
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        _kill_one(service, rng, report)
 
 
 def _kill_one(service: Service, rng: random.Random, report: Report) -> None:
     """Kill a random process: the parent, an API process, a worker, PostgreSQL or one of its backends."""
-    _keep_up(service, report)
     kinds: dict[str, list[int]] = {}
     for pid, line in service.processes().items():
         if kind := kind_of(line):
             kinds.setdefault(kind, []).append(pid)
     if not kinds:
         return
-    kind = rng.choice(sorted(kinds))
+    kind = rng.choices(sorted(kinds), [_WEIGHTS.get(kind, 1) for kind in sorted(kinds)])[0]
     with suppress(ProcessLookupError):
         os.kill(rng.choice(sorted(kinds[kind])), signal.SIGKILL)
         report.count("kills")

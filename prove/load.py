@@ -60,6 +60,7 @@ class Load:
     def verify(self, service: Service, report: Report) -> None:
         """Stop the changes, wait until every event has an outcome, and compare."""
         self._ask("pause")
+        self._ask("finish")
         audit = self.folder / "audit.json"
 
         def has_all_events() -> bool:
@@ -72,7 +73,8 @@ class Load:
         for what, number in answer["counts"].items():
             report.count(what, number)
         report.tried += sum(
-            answer["counts"].get(what, 0) for what in ("compared", "totals", "events", "deliveries")
+            answer["counts"].get(what, 0)
+            for what in ("compared", "totals", "events", "deliveries", "imports")
         )
         report.failures += answer["failures"]
 

@@ -1,7 +1,7 @@
 """The oracle: a process that changes findings, keeps every acknowledged answer in a file, and compares.
 
 It imports nothing of Outcrop. It reads commands from standard input and answers each with a line of JSON:
-`connect BASE_URL` (the API key is the next line), `resume`, `pause`, `missing AUDIT_FILE`,
+`connect BASE_URL` (the API key is the next line), `resume`, `pause`, `finish`, `missing AUDIT_FILE`,
 `verify AUDIT_FILE` and `quit`. It is also the receiver of the account's webhook.
 """
 
@@ -36,6 +36,8 @@ FILTERS: list[dict[str, str]] = [
 ]
 _LAST_ATTEMPTS = 600  # to read one page when all must be there
 _SETTLED_AFTER = 20.0  # seconds; the service ends a statement of the API after 4
+_BULK_SECONDS = 60.0  # more for a request about many findings
+_RECORDS = 3  # records of one report
 
 
 class Journal:
@@ -57,12 +59,28 @@ class Api:
         self._address = urlsplit(base_url)
         self._headers = {"Authorization": f"Bearer {key}"}
 
-    def send(self, method: str, path: str, **parameters: Any) -> tuple[int, Any]:
-        """Return status and parsed body of a response. Raise OSError if there is no complete response."""
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        version: int = 1,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        **parameters: Any,
+    ) -> tuple[int, Any]:
+        """Return status and parsed body of a response; `body` is sent as lines of JSON.
+
+        Raise OSError if there is no complete response.
+        """
         connection = http.client.HTTPConnection(self._address.hostname or "", self._address.port, timeout=30)
         query = f"?{urlencode(parameters)}" if parameters else ""
+        lines = body if isinstance(body, list) else [] if body is None else [body]
+        content = "\n".join(map(json.dumps, lines)).encode() if lines else None
         try:
-            connection.request(method, f"/api/v1{path}{query}", headers=self._headers)
+            connection.request(
+                method, f"/api/v{version}{path}{query}", content, self._headers | (headers or {})
+            )
             response = connection.getresponse()
             return response.status, json.loads(response.read())
         except (http.client.HTTPException, ValueError) as error:
@@ -70,12 +88,12 @@ class Api:
         finally:
             connection.close()
 
-    def read(self, path: str, **parameters: Any) -> Any:
+    def read(self, path: str, *, version: int = 1, **parameters: Any) -> Any:
         """Return the body of a successful GET; wait for a service that is away."""
         problem = ""
         for _ in range(_LAST_ATTEMPTS):
             try:
-                status, body = self.send("GET", path, **parameters)
+                status, body = self.send("GET", path, version=version, **parameters)
                 if status == http.client.OK:
                     return body
                 problem = f"{status} {body}"
@@ -101,21 +119,32 @@ class Oracle:
     """The beliefs about all findings, the clients that change them, and what went wrong."""
 
     def __init__(
-        self, api: Api, journal: Journal, deliveries: Counter[str], *, clients: int, seed: int
+        self,
+        api: Api,
+        journal: Journal,
+        deliveries: Counter[str],
+        announced: Counter[str],
+        *,
+        clients: int,
+        seed: int,
     ) -> None:
         self.api = api
         self.journal = journal
         self.deliveries = deliveries  # how often each arrived, by the id in `webhook-id`
+        self.announced = announced  # how often `finding.new` arrived, by the id of the finding
         self.beliefs = {f["id"]: Belief(from_finding(f)) for f in api.everything(status="active")[0]}
         self.counts: Counter[str] = Counter()
         self.failures: list[str] = []
         self.running = threading.Event()
-        self.idle = [threading.Event() for _ in range(clients)]
+        self.idle = [threading.Event() for _ in range(clients + 1)]
+        self.imports: dict[str, int] = {}  # acknowledged imports that are not compared yet: id -> number
+        self.sent_reports = 0
         self._lock = threading.Lock()
         ids = sorted(self.beliefs)
         for number in range(clients):
             arguments = (random.Random(seed * 1000 + number), ids[number::clients], self.idle[number])
             threading.Thread(target=self._change, args=arguments, daemon=True).start()
+        threading.Thread(target=self._send_reports, args=(self.idle[clients],), daemon=True).start()
 
     def fail(self, text: str) -> None:
         with self._lock:
@@ -128,17 +157,23 @@ class Oracle:
     def _change(self, rng: random.Random, ids: list[str], idle: threading.Event) -> None:
         """Change and read findings of this client for ever. No other client changes them."""
         while True:
-            if not self.running.is_set():
-                idle.set()
-                self.running.wait()
-                idle.clear()
+            self._wait_while_paused(idle)
             finding = rng.choice(ids)
             if rng.random() < 0.2:
                 self._list(rng)
-            elif self.beliefs[finding].is_certain:
-                self._act(rng, finding)
-            else:
+            elif not self.beliefs[finding].is_certain:
                 self._settle(finding)
+            elif rng.random() < 0.05:
+                self._act_on_many(rng, [id_ for id_ in rng.sample(ids, 8) if self.beliefs[id_].is_certain])
+            else:
+                self._act(rng, finding)
+
+    def _wait_while_paused(self, idle: threading.Event) -> None:
+        """Return at once while the changes run; otherwise say that this client is idle, and wait."""
+        if not self.running.is_set():
+            idle.set()
+            self.running.wait()
+            idle.clear()
 
     def _act(self, rng: random.Random, finding: str) -> None:
         """Send one action, and take in the answer."""
@@ -167,6 +202,95 @@ class Oracle:
             if code not in {0, 500, 503}:
                 self.fail(f"{finding}: {action} was answered {code}")
             time.sleep(0.1)
+
+    def _act_on_many(self, rng: random.Random, findings: list[str]) -> None:
+        """Apply one action to several findings in one request, and take in the outcome of each."""
+        action, note = rng.choice([*CLOSED, "suppress"]), f"n{rng.randrange(10**9)}"
+        body = {"action": action, "note": note, "ids": findings}
+        try:
+            code, answer = self.api.send("POST", "/findings/bulk", version=2, body=body)
+        except ConnectionRefusedError:  # nothing was sent
+            return
+        except OSError:
+            code, answer = 0, None
+        self.journal.write(at=time.time(), findings=findings, action=action, note=note, code=code)
+        if code == http.client.OK:
+            self.count("acknowledged in bulk")
+            for row in answer["data"]:
+                is_refused = row["outcome"] == "refused"
+                status = None if is_refused else row["status"]
+                wrong = self.beliefs[row["id"]].acknowledge(
+                    action, None if action == "suppress" else note, 400 if is_refused else 200, status
+                )
+                if wrong:
+                    self.fail(f"{row['id']}: in bulk, {wrong}")
+            return
+        self.count("unanswered")
+        for finding in findings:
+            self.beliefs[finding].doubt(action, note)
+            self.beliefs[finding].doubted_at = time.monotonic() + _BULK_SECONDS
+        if code not in {0, 500, 503}:
+            self.fail(f"a bulk action was answered {code}")
+
+    def _send_reports(self, idle: threading.Event) -> None:
+        """Send reports of new findings for ever. Each is sent again, with its key, until it is answered."""
+        while True:
+            self._wait_while_paused(idle)
+            self.sent_reports += 1
+            number = self.sent_reports
+            body = [_record(number, line) for line in range(_RECORDS)]
+            key = {"Idempotency-Key": f"prove-{number}"}
+            code = 0
+            while code != http.client.ACCEPTED:
+                try:
+                    code, answer = self.api.send(
+                        "POST", "/imports", version=2, body=body, headers=key, format="outcrop"
+                    )
+                except OSError:
+                    code, answer = 0, None
+                if code not in {0, http.client.ACCEPTED, 408, 500, 503}:
+                    self.fail(f"report {number} was answered {code}: {answer}")
+                    break
+                if code == http.client.ACCEPTED:
+                    self.journal.write(at=time.time(), report=number, import_id=answer["data"]["id"])
+                    self.imports[answer["data"]["id"]] = number
+                    self.count("reports")
+                time.sleep(0.5)
+
+    def finish(self) -> None:
+        """Wait for the end of every acknowledged import; each finding of its report exists once.
+
+        An import that the service has given up, and says so, has made none.
+        """
+        total = self.api.read("/imports", version=2)["meta"]["total"]
+        if total != self.sent_reports:
+            self.fail(f"there are {total} imports of {self.sent_reports} reports")
+        for id_, number in list(self.imports.items()):
+            state = self._ended_import(id_)
+            self.count("imports")
+            expected = _RECORDS
+            if state["status"] == "failed" and "attempts did not end" in state["error"]["message"]:
+                # Its worker was killed each time: the sender is told, and nothing is imported.
+                self.count("imports given up")
+                expected = 0
+            elif (state["status"], state["findings_new"]) != ("completed", _RECORDS):
+                self.fail(f"import {number} is {state}")
+            found, _ = self.api.everything(repo=f"reports/{number}")
+            if len(found) != expected:
+                self.fail(f"import {number} has made {len(found)} findings of {expected}")
+            for finding in found:
+                self.beliefs[finding["id"]] = Belief(from_finding(finding))
+                self.beliefs[finding["id"]].least_events["finding.new"] = 1
+            del self.imports[id_]
+
+    def _ended_import(self, id_: str) -> dict[str, Any]:
+        """Return an import that has ended, or after a while as it is."""
+        for _ in range(_LAST_ATTEMPTS):
+            state: dict[str, Any] = self.api.read(f"/imports/{id_}", version=2)["data"]
+            if state["status"] in {"completed", "failed"}:
+                break
+            time.sleep(0.5)
+        return state
 
     def _settle(self, finding: str) -> None:
         """Read a finding whose last request had no answer, once that request can no longer be carried out."""
@@ -230,6 +354,9 @@ class Oracle:
 
     def _compare_events(self, audit: list[dict[str, Any]]) -> None:
         """Every acknowledged change has its events, and no event arrived twice."""
+        for finding, times in list(self.announced.items()):
+            if times > 1 and finding in self.beliefs:
+                self.fail(f"finding {finding} was announced {times} times")
         for delivery, times in list(self.deliveries.items()):
             self.count("deliveries")
             if times > 1:
@@ -252,16 +379,36 @@ class Oracle:
         ]
 
 
-def receive(deliveries: Counter[str], journal: Journal, certificate: Path, key: Path) -> int:
-    """Receive webhooks on loopback, in a thread, and count them by id; return the port."""
+def _record(report: int, line: int) -> dict[str, Any]:
+    """Return a record of a report, as lines of `format=outcrop`."""
+    path = f"r{report}-{line}.env"
+    return {
+        "fingerprint": f"path:{report:06d}{line:02d}",
+        "composite_score": (report + line) % 101,
+        "source_type": "repo",
+        "source_visibility": "public",
+        "source_url": f"https://git.example/reports/{report}/blob/main/{path}",
+        "repo_full_name": f"reports/{report}",
+        "file_path": path,
+        "line_number": line + 1,
+        "matched_text": "AKIA********WXYZ",
+        "pattern": {"name": "AWS access key pair", "secret_type": "aws"},
+    }
+
+
+def receive(
+    deliveries: Counter[str], announced: Counter[str], journal: Journal, certificate: Path, key: Path
+) -> int:
+    """Receive webhooks on loopback, in a thread, and count them; return the port."""
     lock = threading.Lock()
 
     class Receiver(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"] or 0))
-            journal.write(at=time.time(), delivery=self.headers["webhook-id"])
+            event = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)))
+            journal.write(at=time.time(), delivery=self.headers["webhook-id"], event=event["event"])
             with lock:
                 deliveries[self.headers["webhook-id"]] += 1
+                announced[str((event.get("finding") or {}).get("id"))] += event["event"] == "finding.new"
             self.send_response(204)
             self.end_headers()
 
@@ -289,8 +436,9 @@ def main() -> None:
     parser.add_argument("--clients", type=int, required=True)
     parser.add_argument("--seed", type=int, required=True)
     given = parser.parse_args()
-    journal, deliveries = Journal(given.journal), Counter[str]()
-    answer: dict[str, Any] = {"port": receive(deliveries, journal, given.certificate, given.certificate_key)}
+    journal, deliveries, announced = Journal(given.journal), Counter[str](), Counter[str]()
+    port = receive(deliveries, announced, journal, given.certificate, given.certificate_key)
+    answer: dict[str, Any] = {"port": port}
     oracle: Oracle | None = None
     while True:
         sys.stdout.write(json.dumps(answer) + "\n")
@@ -298,13 +446,15 @@ def main() -> None:
         command, _, rest = sys.stdin.readline().strip().partition(" ")
         if command == "connect":
             api = Api(rest, sys.stdin.readline().strip())  # no argument: others could read the key there
-            oracle = Oracle(api, journal, deliveries, clients=given.clients, seed=given.seed)
+            oracle = Oracle(api, journal, deliveries, announced, clients=given.clients, seed=given.seed)
         elif oracle is None or command == "quit":
             return
         elif command == "resume":
             oracle.running.set()
         elif command == "pause":
             oracle.pause()
+        elif command == "finish":
+            oracle.finish()
         elif command == "verify":
             oracle.verify(json.loads(Path(rest).read_text()))
         answer = {"counts": oracle.counts, "failures": oracle.failures}

@@ -34,11 +34,19 @@ class Repository:
     clock: int = 1_700_000_000
     made: int = 0  # tokens until now
     log: list[str] = field(default_factory=list)  # the changes, for a report
+    exists: bool = False  # whether the folder is a repository already
 
     def __post_init__(self) -> None:
+        if self.exists:
+            return
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         self.git("init", "--quiet", "--bare", "--initial-branch=main", str(self.folder))
         self.commit(DEFAULT, {"README": b"nothing\n"})
+
+    @staticmethod
+    def environment() -> dict[str, str]:
+        """Return the environment of git, without anybody's configuration."""
+        return dict(_ENVIRONMENT)
 
     def git(self, *arguments: str, stdin: bytes = b"", **environment: str) -> str:
         """Run git in the repository and return what it printed."""
@@ -170,8 +178,11 @@ class Repository:
 
     # --- the truth
 
-    def truth(self) -> dict[tuple[str, str], str]:
-        """Return the source type by (path, token) of every token that a ref reaches, by plumbing alone."""
+    def truth(self, missing: str = "") -> dict[tuple[str, str], str]:
+        """Return the source type by (path, token) of every token that a ref reaches, by plumbing alone.
+
+        `missing` is a blob whose object is not there.
+        """
         found: dict[tuple[str, str], str] = {}
         raw = self.git("log", "--all", "--raw", "-m", "--root", "--no-renames", "--no-abbrev", "--format=")
         blobs: dict[str, set[str]] = {}
@@ -184,7 +195,7 @@ class Repository:
             for fields in self.git("ls-tree", "-r", DEFAULT).splitlines()
         }
         for blob, paths in blobs.items():
-            if set(blob) != {"0"}:
+            if set(blob) != {"0"} and blob != missing:
                 text = self.git("cat-file", "blob", blob)
                 for token in (word for word in text.split() if word.startswith("ghp_")):
                     for path in paths:

@@ -1,5 +1,6 @@
-"""Take disk and descriptors from the service while its findings change."""
+"""Take disk, memory and descriptors from the service while its findings change."""
 
+import random
 import resource
 import socket
 import subprocess
@@ -10,11 +11,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from prove.kills import kind_of
-from prove.load import open_load
+from prove.load import SLUG, open_load
 from prove.namespace import main, run_inside
-from prove.service import Service, open_service, until
+from prove.service import COMMAND, Service, open_service, until
 from prove.trial import Report, Setting
 
+MEGABYTE = 1 << 20
 _DISK = "420m"
 _DESCRIPTORS = 128
 
@@ -38,21 +40,23 @@ def _small_disk(folder: Path) -> Iterator[None]:
 
 
 def _try_inside(setting: Setting, report: Report) -> None:
-    """Fill the disk, make it read-only, and use up descriptors, by turns."""
+    """Fill the disk, limit memory, use up descriptors, and make the disk read-only, by turns."""
     folder = setting.folder / "service"
     with (
         open_load(setting.folder / "load", setting.seed) as load,
         _small_disk(folder),
         open_service(folder, **load.environment) as service,
     ):
+        rng = setting.random()
         service.serve()
-        load.connect(service, setting.random(), findings=200)
+        load.connect(service, rng, findings=200)
         load.resume()
         deadline = setting.deadline()
         while True:
             _fill_disk(service, report)
-            _make_read_only(service, report)
+            _limit_memory(service, rng, report)
             _use_up_descriptors(service, report)
+            _make_read_only(service, report)
             report.count("rounds")
             if time.monotonic() > deadline:
                 break
@@ -83,19 +87,58 @@ def _answers(service: Service, code: str) -> bool:
 
 
 def _make_read_only(service: Service, report: Report) -> None:
-    """Make the disk read-only for a while."""
-    mount = ["mount", "-o"]
-    done = subprocess.run([*mount, "remount,ro", str(service.folder)], capture_output=True, check=False)
-    if done.returncode:  # a file is open for writing
-        report.skip("a read-only disk: the file system is in use and cannot be remounted")
-        return
+    """Start the service on a disk that is read-only: it must say so and end. Then start it as usual."""
+    service.stop()
+    remount = ["mount", "-o"]
+    done = subprocess.run(
+        [*remount, "remount,ro", str(service.folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        report.skip(f"a read-only disk: {done.stderr.strip()}")
+    else:
+        try:
+            for arguments in (("serve", "--port", "0"), ("key", "list", "--account", SLUG)):
+                message = _refusal(service, *arguments)
+                is_clear = message.startswith("outcrop: ") and len(message.splitlines()) == 1
+                report.check(is_clear, f"{arguments[0]} on a read-only disk: {message[-500:]}")
+        finally:
+            subprocess.run([*remount, "remount,rw", str(service.folder)], check=True)
+        report.count("read-only disks")
+    service.serve()
+
+
+def _refusal(service: Service, *arguments: str) -> str:
+    """Return what a command wrote to standard error; it must end with 2, within a minute."""
+    done = subprocess.run(
+        [COMMAND, *arguments],
+        env=service.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stderr if done.returncode == 2 else f"ended with {done.returncode}: {done.stderr}"
+
+
+def _limit_memory(service: Service, rng: random.Random, report: Report) -> None:
+    """Let no process have much more memory than now, for a while; accepted work is done later."""
+    kinds = {pid: kind_of(line) for pid, line in service.processes().items()}
+    limits: dict[int, tuple[int, int]] = {}
     try:
-        until(lambda: not service.is_ready(), "the service to notice that its disk is read-only")
+        for pid in (pid for pid, kind in kinds.items() if kind in {"api", "worker", "scanner"}):
+            with suppress(OSError):
+                pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
+                limits[pid] = resource.prlimit(pid, resource.RLIMIT_AS)
+                most = pages * resource.getpagesize() + rng.choice([0, 1, 8, 64]) * MEGABYTE
+                resource.prlimit(pid, resource.RLIMIT_AS, (most, limits[pid][1]))
+        time.sleep(rng.uniform(2, 6))
     finally:
-        subprocess.run([*mount, "remount,rw", str(service.folder)], check=True)
-    until(service.is_ready, "the service to be ready after the disk was read-only")
-    report.tried += 2
-    report.count("read-only disks")
+        for pid, limit in limits.items():
+            with suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_AS, limit)
+    until(service.is_ready, "the service to be ready after its memory was limited")
+    report.tried += 1
+    report.count("memory limits")
 
 
 def _use_up_descriptors(service: Service, report: Report) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 COMMAND = str(Path(sys.executable).with_name("outcrop"))
-PATIENCE = 120.0  # seconds for anything that must happen
+PATIENCE = 300.0  # seconds for anything that must happen; the machine may be busy
 
 T = TypeVar("T")
 
@@ -99,6 +99,7 @@ class Service:
                 stderr=file,
                 text=True,
                 start_new_session=True,
+                cwd=self.folder,  # where a core dump would be written
             )
         self.started.append(process)
         return process

@@ -15,8 +15,8 @@ from prove.slow_readers import try_slow_readers
 from prove.trial import Trial
 
 TRIALS = (
-    Trial("kills", try_kills, weight=8),
-    Trial("freezes", try_freezes, weight=4, in_short=False),
+    Trial("kills", try_kills, weight=10),
+    Trial("freezes", try_freezes, weight=5, in_short=False),
     Trial("clocks", try_clocks, in_short=False),
     Trial("resources", try_resources, weight=2, in_short=False),
     Trial("slow-readers", try_slow_readers, in_short=False),
@@ -25,6 +25,6 @@ TRIALS = (
     Trial("backup", try_backup, in_short=False),
     Trial("isolation", try_isolation, in_short=False),
     Trial("canaries", try_canaries, in_short=False),
-    Trial("hostile", try_hostile, in_short=False),
+    Trial("hostile", try_hostile, weight=3, in_short=False),
     Trial("races", try_races, in_short=False),
 )

@@ -1,6 +1,10 @@
-"""End a process with its parent, kill it with all that it started, and start processes uninterrupted."""
+"""End a process with its parent, kill it with all that it started, and start processes uninterrupted.
+
+Also keep the memory of a process, which may hold credentials, out of core dumps.
+"""
 
 import os
+import resource
 import signal
 import threading
 import time
@@ -10,6 +14,11 @@ from pathlib import Path
 from types import FrameType
 
 _CHECK_INTERVAL = 0.5  # seconds
+
+
+def disable_core_dumps() -> None:
+    """Let this process, and all that it starts, write no core dump when it crashes, for good."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def watch_parent(wait: Callable[[], object], *, stop_within: float | None = None) -> None:

@@ -22,7 +22,9 @@ def main() -> None:
             return
         with importing():
             from outcrop.cli.commands import called_command, tree  # noqa: PLC0415 - imports Typer
+            from outcrop.processes import disable_core_dumps  # noqa: PLC0415 - not for `--version`
 
+            disable_core_dumps()
             app = tree(called_command(sys.argv[1:]))
         with printing():
             Context().run(app)  # the file of --env-file is known to this command only

@@ -98,7 +98,7 @@ async def create_member(
     A password of None is generated.
     """
     chosen, generated = _choose_password(password)
-    member = accounts.NewMember(uuid4(), checked_email(email), role, await PASSWORDS.hash(chosen))
+    member = accounts.NewMember(uuid4(), checked_email(email), role, await PASSWORDS.hash_for_command(chosen))
     await accounts.insert_member(db, account.id, member, now=now)
     await audit.append(
         db, account.id, audit.AuditLine(now, by, "user.create", member.email, detail={"role": role})
@@ -124,7 +124,7 @@ async def reset_password(
     """Set a member's password and end all sessions; return the member, and the password if generated."""
     account_id, member = await _lock_member(db, email)
     chosen, generated = _choose_password(password)
-    await accounts.update_password(db, account_id, member.id, await PASSWORDS.hash(chosen))
+    await accounts.update_password(db, account_id, member.id, await PASSWORDS.hash_for_command(chosen))
     await sessions.delete_all(db, account_id, member.id)
     await sign_in_attempts.delete_attempts(db, member.email)
     await audit.append(db, account_id, audit.AuditLine(now, by, "user.reset_password", member.email))

@@ -64,6 +64,10 @@ class PasswordThreads:
         """Return the argon2id hash of a password."""
         return await self._run(lambda: self.hasher.hash(_encode(password)), caller)
 
+    async def hash_for_command(self, password: str) -> str:
+        """Return the argon2id hash of a password however long that takes: a command has no queue."""
+        return await asyncio.to_thread(self.hasher.hash, _encode(password))
+
     async def verify(self, password_hash: str | None, password: str, caller: PasswordCaller = _KNOWN) -> bool:
         """Whether the password has this hash.
 
