@@ -7,6 +7,7 @@ import argparse
 import json
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -24,6 +25,7 @@ _SHOWN = 20  # failures of one trial that are printed
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trials that the arguments name; return the exit status."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends what was started
     return run(TRIALS, arguments)
 
 

@@ -42,8 +42,12 @@ def try_kills(setting: Setting, report: Report) -> None:
 
 def _kill_some(service: Service, rng: random.Random, report: Report) -> None:
     """Wait, mostly for a moment and sometimes until work gets done; kill one process, or several at once."""
-    time.sleep(rng.uniform(0.1, 1.0) if rng.random() < 0.8 else rng.uniform(1.0, 6.0))
+    time.sleep(rng.uniform(0.1, 1.0))
     _keep_up(service, report)
+    if rng.random() < 0.25:
+        with suppress(TimeoutError):  # it may need a start, which the next round gives
+            until(service.is_ready, "the service", 30)
+        time.sleep(rng.uniform(0.5, 4.0))
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         _kill_one(service, rng, report)
 

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # started with -I,
 
 from prove.oracle_model import CLOSED, Belief, from_finding
 
-FILTERS: list[dict[str, str]] = [
+FILTERS: list[dict[str, Any]] = [
     {},
     *(
         {"status": status}
@@ -66,7 +67,7 @@ class Api:
         *,
         version: int = 1,
         body: Any = None,
-        headers: dict[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         **parameters: Any,
     ) -> tuple[int, Any]:
         """Return status and parsed body of a response; `body` is sent as lines of JSON.
@@ -79,7 +80,7 @@ class Api:
         content = "\n".join(map(json.dumps, lines)).encode() if lines else None
         try:
             connection.request(
-                method, f"/api/v{version}{path}{query}", content, self._headers | (headers or {})
+                method, f"/api/v{version}{path}{query}", content, self._headers | dict(headers or {})
             )
             response = connection.getresponse()
             return response.status, json.loads(response.read())
@@ -102,7 +103,7 @@ class Api:
             time.sleep(0.2)
         raise OSError(f"GET {path}: {problem}")
 
-    def everything(self, **filters: str) -> tuple[list[dict[str, Any]], set[int]]:
+    def everything(self, **filters: Any) -> tuple[list[dict[str, Any]], set[int]]:
         """Return all findings of a list, and the totals that its pages named."""
         found: list[dict[str, Any]] = []
         totals: set[int] = set()
@@ -347,7 +348,7 @@ class Oracle:
                 self.fail(f"{id_}: is {state}; expected one of {belief.states}")
         self._compare_events(audit)
 
-    def _compare_total(self, filters: dict[str, str], rows: int, totals: set[int]) -> None:
+    def _compare_total(self, filters: dict[str, Any], rows: int, totals: set[int]) -> None:
         self.count("totals")
         if totals != {rows}:
             self.fail(f"{filters}: the total says {totals}, and there are {rows}")
