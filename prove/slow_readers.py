@@ -1,5 +1,6 @@
 """Read long downloads slowly on many connections; the service must still answer others."""
 
+import http.client
 import json
 import socket
 import time
@@ -7,12 +8,14 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 from prove.portal_session import PortalSession, sign_in
-from prove.service import Service, open_service
+from prove.service import PATIENCE, Service, open_service, request
 from prove.trial import Report, Setting
 from tests.support.factories import make_line
 
-READERS = 16
+READERS = 16  # of each download: as many as an API process has connections to the database
 FINDINGS = 12_000  # their export is longer than what the kernel buffers for a connection
+_AT_ONCE = 500  # findings of one bulk request
+_NOTE = "n" * 480  # makes the audit trail as long
 _SLUG = "slow"
 _ADDRESSES = ("/export/findings.jsonl", "/export/findings.csv", "/profile/audit.jsonl")
 
@@ -24,9 +27,10 @@ def try_slow_readers(setting: Setting, report: Report) -> None:
         key = service.account(_SLUG)
         lines = (json.dumps(make_line(file_path=f"f{number}.env")) + "\n" for number in range(FINDINGS))
         service.run("import", "--account", _SLUG, "-", stdin="".join(lines))
+        _fill_audit_trail(service, key)
         owner = sign_in(service, _SLUG, "owner")
-        rng = setting.random()
-        readers = [_open(owner, rng.choice(_ADDRESSES)) for _ in range(READERS)]
+        readers = [_open(owner, address) for address in _ADDRESSES for _ in range(READERS)]
+        setting.random().shuffle(readers)
         deadline = setting.deadline()
         try:
             while True:
@@ -40,6 +44,23 @@ def try_slow_readers(setting: Setting, report: Report) -> None:
         finally:
             for reader in readers:
                 reader.close()
+
+
+def _fill_audit_trail(service: Service, key: str) -> None:
+    """Resolve all findings with a long note: each is a long line of the audit trail."""
+    ids = [finding["id"] for finding in service.findings(key)]
+    for begin in range(0, len(ids), _AT_ONCE):
+        body = {"action": "resolve", "note": _NOTE, "ids": ids[begin : begin + _AT_ONCE]}
+        answer = request(
+            service.base_url,
+            "POST",
+            "/api/v2/findings/bulk",
+            key=key,
+            body=json.dumps(body).encode(),
+            seconds=PATIENCE,
+        )
+        if answer.status != http.client.OK:
+            raise RuntimeError(f"a bulk action was answered {answer.status}")
 
 
 def _ask(service: Service, key: str, report: Report) -> None:

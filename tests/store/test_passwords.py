@@ -112,3 +112,14 @@ def test_a_password_that_waits_for_too_long_is_refused() -> None:
             return gate.hashed
 
     assert "second" not in asyncio.run(work())
+
+
+def test_a_command_waits_for_its_password_as_long_as_it_takes() -> None:
+    async def work() -> str:
+        with queue(replace(LIMITS, seconds=0.0, waiting=0)) as (gate, passwords):
+            task = asyncio.create_task(passwords.hash_for_command("chosen"))
+            await asyncio.to_thread(gate.began.wait, 600)
+            gate.opened.set()
+            return await task
+
+    assert asyncio.run(work()) == "a hash"
