@@ -39,6 +39,8 @@ class GitHost:
     page: bytes | None = None  # the body of every response, in place of git's: a proxy's sign-in page
     refs: Iterable[bytes] = ()  # pieces of a hostile host's list of refs, in place of git's
     pack: Iterable[bytes] = ()  # pieces of its answer to a fetch
+    # The same by repository, such as `/shop.git`
+    streams: dict[str, tuple[Iterable[bytes], Iterable[bytes]]] = field(default_factory=dict)
     # path, Host and Authorization of each request
     requests: list[tuple[str, str | None, str | None]] = field(default_factory=list)
 
@@ -74,8 +76,9 @@ def git_host(root: Path, folder: Path, *, hours: tuple[int, int] = (-1, 1)) -> I
                 self.end_headers()
                 self.wfile.write(host.page)
                 return
-            if host.refs:
-                self._stream(host.refs if self.command == "GET" else host.pack)
+            refs, pack = host.streams.get(self.path.partition(".git")[0] + ".git", (host.refs, host.pack))
+            if refs:
+                self._stream(refs if self.command == "GET" else pack)
                 return
             if self.path.startswith("/moved"):
                 self.send_response(302)

@@ -380,7 +380,7 @@ def _discussions_source(repository: HostedRepository, spec: TargetSpec, host: Co
 def _gist_source(gist: HostedGist, spec: TargetSpec, host: CodeHost) -> ScanSource:
     """Return the source of a gist or snippet."""
     source = ScanSource(
-        f"{urlsplit(gist.html_url).netloc.lower()}/gists/{gist.id}",
+        host.source_of_gist(gist),
         "git",
         gist.clone_url,
         html_url=gist.html_url,

@@ -10,12 +10,13 @@ import pytest
 
 from outcrop.domain.account import Account
 from outcrop.domain.clock import now
-from outcrop.domain.target import TargetKind, TargetSpec
+from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec
 from outcrop.services.exchange.formats import ImportFormat
 from outcrop.services.exchange.importer import ImportSummary, import_findings
 from outcrop.store.db import connect
 from outcrop.store.findings import rollups
 from tests.services.test_import_formats import gitleaks
+from tests.support import github_host
 from tests.support.pipeline import Pipeline, ServedRepository, repository_spec, token
 from tests.support.rulesets import ruleset
 
@@ -178,6 +179,30 @@ def test_a_repository_that_only_shares_a_credential_stays_a_source_of_its_own(
         f"/repos/{owner}/deleted".lower(),
         f"/repos/{owner}/other".lower(),
     }
+
+
+def test_a_self_hosted_instance_that_gives_the_address_of_another_host_takes_nothing_over(
+    pipeline: Pipeline, account: Account
+) -> None:
+    """The findings at that address would move to its repository, where they are gone."""
+    name = f"{pipeline.add_owner()}/shop"
+    pipeline.add_repository(name, {"c.txt": "nothing\n"})
+    address = "https://git.other.example/team/app"
+    pipeline.hub.repos[name]["html_url"] = address
+    import_report(pipeline, account, leaks(), address)
+    options = dict(OPTIONS[TargetKind.REPOSITORY])
+    spec = TargetSpec(
+        TargetKind.REPOSITORY, f"github:{name}", options=options, host_url=f"https://{github_host.NAME}"
+    )
+    pipeline.hub.prefix = "/api/v3"
+    try:
+        run = pipeline.scan(account, spec)
+    finally:
+        pipeline.hub.prefix = ""
+    assert run.error is None
+    assert {f["status"] for f in pipeline.findings(account)} == {"active"}
+    assert {f["source"] for f in pipeline.findings(account)} == {address}
+    assert import_report(pipeline, account, leaks(), address).new == 0
 
 
 def test_a_merge_keeps_the_older_id_the_later_decision_and_all_blobs(

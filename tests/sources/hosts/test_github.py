@@ -18,15 +18,17 @@ from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.net.guard import Egress
 from outcrop.net.http import HttpResponse, open_http
 from outcrop.sources.code_host.errors import HostError
+from outcrop.sources.code_host.host import HostAccess
 from outcrop.sources.code_host.hosted import HostedGist, HostedRepository
 from outcrop.sources.code_host.options import ApiOptions
 from outcrop.sources.code_host.rate_limit import RateLimit
 from outcrop.sources.git.clone import Remote, clone
-from outcrop.sources.hosts.github import GitHub
+from outcrop.sources.hosts.github import HOST_TYPE, GitHub
 from outcrop.sources.resolve_target import resolve_target
 from tests.support.git_host import ENV, git_host
 from tests.support.github_host import (
     FIRST_DAY,
+    NAME,
     Fault,
     GitHubHost,
     error,
@@ -718,6 +720,27 @@ def test_a_host_that_names_addresses_of_another_host_takes_nothing_over(host, ca
     assert "acme/true" in {source.full_name for source in found}
     name = address.split("/")[2].removeprefix("gist.")
     assert [gap.why for gap in gaps] == [f"the host says that this is at {name}, which is another host"]
+
+
+def test_sources_of_a_self_hosted_instance_are_named_by_its_address_and_not_by_what_it_says(tmp_path):
+    """Otherwise it could give the number and the address of a repository at another host of the account."""
+    with github_host(tmp_path, prefix="/api/v3") as host:
+        repo, gist = host.add_repo("acme/web", has_wiki=False), host.add_gist("acme")
+        repo["html_url"] = gist["html_url"] = "https://git.other.example/acme/web"
+        spec = TargetSpec(
+            TargetKind.OWNER, "github:acme", options={"gists": True}, host_url=f"https://{NAME}"
+        )
+
+        async def list_sources() -> list[str]:
+            async with open_http(host.egress) as http:
+                github = HOST_TYPE.open(HostAccess(http=http, url=spec.host_url))
+                found = resolve_target(spec, github, has_credential=True, gaps=[])
+                return [source.source async for source in found]
+
+        assert asyncio.run(list_sources()) == [
+            f"{NAME}/repositories/{repo['id']}",
+            f"{NAME}/gists/{gist['id']}",
+        ]
 
 
 async def _all_refused(calls: list[Any]) -> None:

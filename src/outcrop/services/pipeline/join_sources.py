@@ -42,14 +42,23 @@ log = structlog.get_logger()
 
 
 def list_addresses(source: ScanSource) -> list[str]:
-    """Return the normalised addresses of a repository, gist or folder; none for a site or discussions."""
+    """Return the normalised addresses of a repository, gist or folder; none for a site or discussions.
+
+    Of a self-hosted instance only addresses at it count: otherwise it could take over what was found at
+    another host, by giving its addresses.
+    """
     if source.kind in {"site", "discussions"}:
         return []
     texts = [source.source] if source.kind == "folder" else [source.url]
     if not source.options.get("wiki"):  # its page is one of the repository's
         texts.append(source.html_url)
-    normal = (normalise_repository(text) for text in texts)
-    return list(dict.fromkeys(address for address in normal if address is not None))
+    normal = dict.fromkeys(normalise_repository(text) for text in texts)
+    host = None if source.host_url is None else urlsplit(source.host_url).netloc.lower()
+    return [
+        address
+        for address in normal
+        if address is not None and (host is None or urlsplit(address).netloc in {host, f"gist.{host}"})
+    ]
 
 
 def is_numbered(source: ScanSource) -> bool:

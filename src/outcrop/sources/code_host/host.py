@@ -164,9 +164,17 @@ class CodeHost(ABC):
         path = urlsplit(url).path if "://" in url else url.partition(":")[2]
         return path.strip("/").removesuffix(".git")
 
+    def site_of(self, html_url: str) -> str:
+        """Return the beginning of the names of the sources of what the host shows at `html_url`."""
+        return origin(html_url)[1]
+
     def source_of(self, repository: HostedRepository) -> str:
         """Return the name of the source of a repository."""
-        return repository_source(origin(repository.html_url)[1], repository.id)
+        return repository_source(self.site_of(repository.html_url), repository.id)
+
+    def source_of_gist(self, gist: HostedGist) -> str:
+        """Return the name of the source of a gist or snippet."""
+        return f"{self.site_of(gist.html_url)}/gists/{gist.id}"
 
 
 class PathTarget(NamedTuple):

@@ -47,7 +47,10 @@ _FIELDS = Fields("GitHub")
 
 
 class GitHub(CodeHost):
-    """A GitHub host. `base_url` is the address of the API; `etags` caches responses."""
+    """A GitHub host. `base_url` is the address of the API; `etags` caches responses.
+
+    `site` begins the names of its sources; None: the addresses that the host gives do.
+    """
 
     name = "github"
 
@@ -59,8 +62,10 @@ class GitHub(CodeHost):
         *,
         etags: EtagCache | None = None,
         options: ApiOptions = API_OPTIONS,
+        site: str | None = None,
     ) -> None:
         self._app = parse_app(token)
+        self._site = site
 
         async def auth() -> Mapping[str, str]:
             """Return the headers that send the token."""
@@ -214,6 +219,17 @@ class GitHub(CodeHost):
             raise self._api.error_from(response)
         return _FIELDS.field(parse_json(response), "login", str), missing
 
+    def site_of(self, html_url: str) -> str:
+        """Return the beginning of the names of sources.
+
+        That of a target's own host is its address: the host could name the addresses of another host, and so
+        take over or resolve what was found there.
+        """
+        if self._site is None:
+            return super().site_of(html_url)
+        is_gist = (urlsplit(html_url).hostname or "") == f"gist.{self._site}"
+        return f"gist.{self._site}" if is_gist else self._site
+
     def is_own_host(self, clone_url: str) -> bool:
         """Whether a clone URL is https and at the web host of this API, which the token is for.
 
@@ -362,11 +378,11 @@ def _checked(pattern: re.Pattern[str], text: str) -> str:
 
 def _open(access: HostAccess) -> GitHub:
     """Open github.com, the API that the operator has set, or a GitHub Enterprise."""
-    base = access.api_url or "https://api.github.com"
+    base, site = access.api_url or "https://api.github.com", None
     if access.url is not None:
-        host = urlsplit(access.url).netloc.lower()
-        base = f"https://api.{host}" if host.endswith(".ghe.com") else f"{access.url}/api/v3"
-    return GitHub(access.http, base, access.token, etags=access.etags, options=access.options)
+        site = urlsplit(access.url).netloc.lower()
+        base = f"https://api.{site}" if site.endswith(".ghe.com") else f"{access.url}/api/v3"
+    return GitHub(access.http, base, access.token, etags=access.etags, options=access.options, site=site)
 
 
 HOST_TYPE = HostType(
