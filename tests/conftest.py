@@ -1,7 +1,6 @@
 """A real PostgreSQL for every test: one embedded server for the run, one database per test worker."""
 
 import asyncio
-import atexit
 import gc
 import os
 import shutil
@@ -25,6 +24,7 @@ from outcrop.store import operator_key
 from outcrop.store.keyring import Keyring
 from outcrop.store.people import passwords
 from tests.support.backend import Backend, Server, running_server
+from tests.support.browser import needs_chromium
 from tests.support.databases import migrated_database, shared_server
 from tests.support.hashes import QUICK
 from tests.support.tls import make_certificate
@@ -39,13 +39,10 @@ signal.signal(
 )  # a shell has it ignored by what runs in its background
 os.environ["OUTCROP_VALIDATE"] = "off"  # no issuer is asked; tests of checks ask stand-ins
 
-if "PYTEST_XDIST_WORKER" not in os.environ:  # one cache for the run, and never the user's own
-    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="outcrop-tests-")
-    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
-    # No test connects to the internet. To load all authorities of the machine takes each process and client 50 ms.
-    os.environ["SSL_CERT_FILE"] = str(
-        make_certificate(Path(os.environ["XDG_CACHE_HOME"]), "nobody.example")[0]
-    )
+CACHE = tempfile.mkdtemp(prefix="outcrop-tests-")  # one for the run, and never the user's own
+os.environ["XDG_CACHE_HOME"] = CACHE
+# No test connects to the internet. To load all authorities of the machine takes each process and client 50 ms.
+os.environ["SSL_CERT_FILE"] = str(make_certificate(Path(CACHE), "nobody.example")[0])
 
 set_up_logs("info", "json")
 structlog.configure(cache_logger_on_first_use=False)  # so that a test can capture them
@@ -79,6 +76,8 @@ operator_key._derive_wrapping_key = cache(
     operator_key._derive_wrapping_key
 )  # slow on purpose, and hundreds of tests open a database with the same one
 
+pytest_plugins = ["tests.support.forked"]
+
 SECRET_KEY = "a key for the tests only, no secret"
 
 
@@ -100,13 +99,21 @@ LONG = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects tests by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort the files, and mark the tests of `e2e` and those that need Chromium."""
+
     @cache
     def turn(path: Path) -> int:
         name = path.relative_to(Path(__file__).parent).as_posix()
         return next((n for n, start in enumerate(LONG) if name.startswith(start)), len(LONG))
 
     items.sort(key=lambda item: turn(item.path))
+    for item in items:
+        if needs_chromium.mark in item.iter_markers("skipif"):
+            item.add_marker("browser")
+        if item.path.parent.name == "e2e":
+            item.add_marker("e2e")
 
 
 def pytest_collection() -> None:
@@ -119,6 +126,10 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    shutil.rmtree(CACHE, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
@@ -128,7 +139,7 @@ def anyio_backend() -> str:
 def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
     """Yield the URL of the server that all test workers share."""
     base = tmp_path_factory.getbasetemp()
-    with shared_server((base if worker_id == "master" else base.parent) / "outcrop") as url:
+    with shared_server((base if worker_id == "main" else base.parent) / "outcrop") as url:
         yield url
 
 

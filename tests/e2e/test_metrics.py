@@ -16,8 +16,6 @@ from tests.e2e.test_serve import COMMAND, outcrop, processes_of, ready, serving,
 from tests.support.exposition import Served, scrape
 from tests.support.factories import make_line
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Any:

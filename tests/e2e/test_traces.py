@@ -13,8 +13,6 @@ from tests.e2e.test_serve import outcrop, processes_of, ready, serving, wait_for
 from tests.support.factories import make_line
 from tests.support.otlp import collecting, fields
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
