@@ -46,15 +46,14 @@ types: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The rules are compiled on one core while packages are installed on the other; mypy runs while tests are collected.
+# The rules are compiled on one core while packages are installed on the other; mypy runs while the tests start.
 test:
 	$(MAKE) --no-print-directory --jobs 2 setup
 	$(MAKE) --no-print-directory style
 	$(MAKE) --no-print-directory --jobs 2 types tests
 
-# More processes than cores, since many tests wait for others.
 tests: setup
-	$(BIN)/pytest -n 4 --durations 40
+	$(BIN)/pytest --durations 40
 
 # The inner loop: the pure parts and the rules. No test here needs PostgreSQL, a browser or another program.
 FAST := tests/domain tests/rules tests/scanner tests/structure tests/validation/http tests/validation/offline \
@@ -75,7 +74,7 @@ $(VENV)-lowest/.ready: requirements-lowest.txt pyproject.toml tools/make-venv
 	touch $@
 
 test-lowest: $(VENV)-lowest/.ready
-	$(VENV)-lowest/bin/pytest -n 4 -W default -m "not browser" $(LOWEST)
+	$(VENV)-lowest/bin/pytest -W default -m "not browser" $(LOWEST)
 
 # Installs Node and JavaScript packages first. The program exits 1 if a check failed, 3 if one could not run on
 # this machine: those are listed, and are no failure of the target.

@@ -1,6 +1,7 @@
 """A real PostgreSQL for every test: one embedded server for the run, one database per test worker."""
 
 import asyncio
+import atexit
 import gc
 import os
 import shutil
@@ -39,10 +40,13 @@ signal.signal(
 )  # a shell has it ignored by what runs in its background
 os.environ["OUTCROP_VALIDATE"] = "off"  # no issuer is asked; tests of checks ask stand-ins
 
-CACHE = tempfile.mkdtemp(prefix="outcrop-tests-")  # one for the run, and never the user's own
-os.environ["XDG_CACHE_HOME"] = CACHE
-# No test connects to the internet. To load all authorities of the machine takes each process and client 50 ms.
-os.environ["SSL_CERT_FILE"] = str(make_certificate(Path(CACHE), "nobody.example")[0])
+if "PYTEST_XDIST_WORKER" not in os.environ:  # one cache for the run, and never the user's own
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="outcrop-tests-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+    # No test connects to the internet. To load all authorities of the machine takes each process and client 50 ms.
+    os.environ["SSL_CERT_FILE"] = str(
+        make_certificate(Path(os.environ["XDG_CACHE_HOME"]), "nobody.example")[0]
+    )
 
 set_up_logs("info", "json")
 structlog.configure(cache_logger_on_first_use=False)  # so that a test can capture them
@@ -75,8 +79,6 @@ passwords.PASSWORDS.hasher = PasswordHasher(**QUICK)  # hundreds of tests sign i
 operator_key._derive_wrapping_key = cache(
     operator_key._derive_wrapping_key
 )  # slow on purpose, and hundreds of tests open a database with the same one
-
-pytest_plugins = ["tests.support.forked"]
 
 SECRET_KEY = "a key for the tests only, no secret"
 
@@ -126,10 +128,6 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    shutil.rmtree(CACHE, ignore_errors=True)
-
-
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
@@ -139,7 +137,7 @@ def anyio_backend() -> str:
 def cluster(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[str]:
     """Yield the URL of the server that all test workers share."""
     base = tmp_path_factory.getbasetemp()
-    with shared_server((base if worker_id == "main" else base.parent) / "outcrop") as url:
+    with shared_server((base if worker_id == "master" else base.parent) / "outcrop") as url:
         yield url
 
 

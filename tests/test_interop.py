@@ -75,7 +75,7 @@ def test_the_checks_are_collected_only_if_they_are_named(tmp_path: Path) -> None
         (tmp_path / path).write_text(PASSES)
 
     def collected(folder: Path) -> list[str]:
-        options = ("-c", ROOT / "pyproject.toml", "--collect-only")
+        options = ("-c", ROOT / "pyproject.toml", "-n", "0", "--collect-only")
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options, folder],
             cwd=ROOT,

@@ -43,6 +43,8 @@ def main(folder: Path) -> int:
         str(ROOT / "pyproject.toml"),
         "--rootdir",
         str(ROOT),
+        "-n",
+        "0",
         "-p",
         "no:cacheprovider",
     ]
