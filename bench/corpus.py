@@ -15,6 +15,9 @@ COMMON_TERM = "payments"  # in one path of 10
 TWO_CHARACTERS = "zx"
 COMMON_SERVICE = "aws"
 RARE_SERVICE = "fastly_purge"  # in one finding of 10,000
+COMMON_TYPE, RARE_TYPE = "aws", "type39"  # 30 % of all findings, and about 1 %
+COMMON_REPO = "monolith/monolith"  # 4 % of all findings; each of the others has about 200
+COMMON_AUTHOR, RARE_AUTHOR = "Robot <robot@example.com>", "Author 7 <author7@example.com>"  # 20 %, 0.02 %
 
 _STATUSES = ["active", "resolved", "false_positive", "customer_restricted", "stale"]
 _VALIDATIONS = ["valid", "invalid", "unvalidated", "error", "unreachable"]
@@ -27,6 +30,11 @@ _SERVICES = [
     "slack_chat",
     *(f"service{n}_read" for n in range(150)),
 ]
+INCIDENTS = 0.448  # different credentials of one finding: then about 400,000 of a million are an incident
+_TYPES = [COMMON_TYPE, "stripe", "github", *(f"type{n}" for n in range(40))]
+_TYPE_WEIGHTS = [30, 10, 10, *([1.25] * 40)]
+_CONTEXTS = ["production", "test", "example", "documentation", "vendored", None]
+_VISIBILITIES = ["public", "internal", "private", "unknown"]
 _WORDS = [
     *("config", "deploy", "settings", "api", "auth", "backend", "cache", "client", "core", "data", "env"),
     *("helpers", "infra", "jobs", "lib", "main", "ops", "server", "test", "web"),
@@ -35,10 +43,12 @@ _WORDS = [
 
 def make_lines(count: int, seed: int) -> Iterator[bytes]:
     """Yield findings as lines of JSON."""
-    dice = random.Random(seed)
+    dice, more = random.Random(seed), random.Random(seed + 1_000_000)
     repositories = [f"{dice.choice(_WORDS)}-{n % 200}/{dice.choice(_WORDS)}-{n}" for n in range(5000)]
     for _ in range(count):
-        yield json.dumps(_make_finding(dice, repositories), separators=(",", ":")).encode() + b"\n"
+        finding = _make_finding(dice, more, repositories)
+        finding["secret"] = f"made-up-{seed}-{more.randrange(int(count * INCIDENTS) or 1):016d}"
+        yield json.dumps(finding, separators=(",", ":")).encode() + b"\n"
 
 
 def write_file(path: Path, count: int, seed: int) -> None:
@@ -47,11 +57,15 @@ def write_file(path: Path, count: int, seed: int) -> None:
         file.writelines(make_lines(count, seed))
 
 
-def _make_finding(dice: random.Random, repositories: list[str]) -> dict[str, Any]:
-    """Return one random finding in the format of `outcrop import`."""
+def _make_finding(dice: random.Random, more: random.Random, repositories: list[str]) -> dict[str, Any]:
+    """Return one random finding in the format of `outcrop import`. `more` decides about its attributes."""
     validation = dice.choices(_VALIDATIONS, weights=[35, 25, 25, 5, 10])[0]
     status = dice.choices(_STATUSES, weights=[60, 20, 8, 4, 8])[0]
     repository = dice.choice(repositories)
+    if more.random() < 0.04:
+        repository = COMMON_REPO
+    type_ = more.choices(_TYPES, _TYPE_WEIGHTS)[0]
+    author = more.randrange(5000)
     path = "/".join(dice.choices(_WORDS, k=3)) + f"/{dice.getrandbits(24):06x}.py"
     if dice.random() < 0.1:
         path = f"{COMMON_TERM}/{path}"
@@ -76,13 +90,17 @@ def _make_finding(dice: random.Random, repositories: list[str]) -> dict[str, Any
         "validation_detail": {"enabled_services": sorted(set(services))},
         "composite_score": round(dice.random() * 100, 1),
         "source_type": dice.choices(_SOURCES, weights=[50, 5, 25, 10, 10])[0],
-        "source_visibility": "public",
+        "source_visibility": more.choices(_VISIBILITIES, [60, 10, 25, 5])[0],
         "source_url": f"https://github.com/{repository}/blob/{dice.getrandbits(160):040x}/{path}#L{number}",
         "repo_full_name": repository,
         "file_path": path,
         "line_number": number,
-        "matched_text": "AKIA********WXYZ",
-        "pattern": {"name": "AWS access key pair", "secret_type": "aws"},
+        "pattern": {"name": f"Key of {type_}", "secret_type": type_},
+        "rule": f"{type_}_key",
+        "commit": f"{more.getrandbits(160):040x}",
+        "author": COMMON_AUTHOR if author % 5 == 0 else f"Author {author} <author{author}@example.com>",
+        "committed_at": first.isoformat(),
+        "context": more.choices(_CONTEXTS, [55, 20, 5, 5, 10, 5])[0],
         "first_seen_at": first.isoformat(),
         "last_seen_at": last.isoformat(),
         "seen_count": dice.randrange(1, 50),

@@ -36,6 +36,23 @@ async def measure(work: Callable[[], Awaitable[object]], *, runs: int, max_secon
     return summarize(samples)
 
 
+LIST_HEADINGS = ["list", "p50, ms", "p99, ms", "× by key", "goal", "reached"]
+
+
+async def measure_list(
+    name: str, goal: str, base: Timing, work: Callable[[], Awaitable[object]]
+) -> list[str]:
+    """Measure one list and return its row under LIST_HEADINGS; `base` is the time by primary key.
+
+    The goal is a multiple of that time, such as "10", or a time, such as "50 ms".
+    """
+    timing = await measure(work, runs=200, max_seconds=6)
+    limit = float(goal.removesuffix(" ms")) / 1000 if goal.endswith(" ms") else float(goal) * base.p50
+    shown = goal if goal.endswith(" ms") else f"{goal} ×"
+    is_reached = "yes" if timing.p50 <= limit else "NO"
+    return [name, ms(timing.p50), ms(timing.p99), f"{timing / base:,.1f}", shown, is_reached]
+
+
 def ms(seconds: float) -> str:
     """Format seconds as milliseconds with two decimals."""
     return f"{seconds * 1000:,.2f}"

@@ -6,9 +6,17 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from bench import corpus
+from bench import corpus, team_work
 from bench.measure import table
-from outcrop.domain.finding import Finding, SourceType, Status, Validation
+from outcrop.domain.finding import (
+    Finding,
+    FindingContext,
+    Severity,
+    SourceType,
+    Status,
+    Validation,
+    Visibility,
+)
 from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir
 from outcrop.runtime import Runtime
 from outcrop.services import findings
@@ -27,6 +35,31 @@ _TERMS = [
     "github.com/auth",
     "#l1",
 ]
+_ATTRIBUTES: dict[str, list[Any]] = {
+    "severity": list(Severity),
+    "secret_type": [corpus.COMMON_TYPE, corpus.RARE_TYPE, "nothing"],
+    "rule": [f"{corpus.COMMON_TYPE}_key", f"{corpus.RARE_TYPE}_key"],
+    "repo": [corpus.COMMON_REPO, "Monolith/MONOLITH"],
+    "visibility": list(Visibility),
+    "context": list(FindingContext),
+    "author": [corpus.COMMON_AUTHOR, corpus.RARE_AUTHOR],
+    "assignee": [team_work.COMMON_MEMBER, team_work.RARE_MEMBER.upper(), ""],
+    "scan": [team_work.COMMON_RUN, team_work.RARE_RUN],
+    "secret_types": [(corpus.COMMON_TYPE, "stripe"), (corpus.RARE_TYPE,), ()],
+}
+# How a row meets each of them, without an index.
+_CONDITIONS = {
+    "secret_type": "pattern_secret_type = %s",
+    "rule": "rule = %s",
+    "repo": "lower(repo_full_name) = lower(%s)",
+    "visibility": "source_visibility = %s",
+    "context": "context = %s",
+    "author": "author = %s",
+    "assignee": "lower(coalesce(assignee, '')) = lower(%s)",
+    "scan": "new_scan_id = %s",
+    "secret_types": "pattern_secret_type = ANY(%s)",
+}
+_LOWEST_SCORE = {Severity.CRITICAL: 80, Severity.HIGH: 60, Severity.MEDIUM: 40, Severity.LOW: 0}
 _SERVICES = [corpus.COMMON_SERVICE, corpus.RARE_SERVICE, "stripe", "service7_read", "nothing"]
 
 
@@ -63,7 +96,10 @@ def _random_query(dice: random.Random) -> FindingQuery:
     start = corpus.NOW - timedelta(
         days=dice.randrange(corpus.SPAN_DAYS + 20), seconds=dice.choice([0, 43200, dice.randrange(86400)])
     )
+    attribute = dice.choice(list(_ATTRIBUTES))
+    attributes = {attribute: dice.choice(_ATTRIBUTES[attribute])} if dice.random() < 0.3 else {}
     return FindingQuery(
+        **attributes,
         status=maybe(0.3, dice.choice(list(Status))),
         source_type=maybe(0.2, dice.choice(list(SourceType))),
         validation=maybe(0.2, dice.choice(list(Validation))),
@@ -106,6 +142,16 @@ async def _select_simply(db: Connection, account_id: int, query: FindingQuery) -
         add("first_seen_at >= %s", query.seen_from)
     if query.seen_before is not None:
         add("first_seen_at < %s", query.seen_before)
+    for name, condition in _CONDITIONS.items():
+        if (value := getattr(query, name)) is not None:
+            add(condition, list(value) if isinstance(value, tuple) else value)
+    if query.severity is not None:
+        lowest = _LOWEST_SCORE[query.severity]
+        add(
+            "composite_score >= %s AND composite_score < %s",
+            lowest,
+            {80: 101, 0: 40}.get(lowest, lowest + 20),
+        )
     for term in query.terms:
         add(
             "(strpos(lower(source_url), %s) > 0 OR strpos(lower(file_path), %s) > 0"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import httpx
 
-from bench import corpus
+from bench import corpus, team_work
 from bench.measure import table
 from outcrop.domain.account import Account, Plan, Role
 from outcrop.domain.errors import NotFoundError
@@ -28,27 +28,46 @@ from outcrop.services.exchange.importer import import_findings
 from outcrop.settings import Settings
 
 EMAIL, PASSWORD = "bench@example.com", "a pass phrase for benchmarks"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-# Page -> the query of the same list in the API, None if there is none.
+_BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser")
+CHROMIUM = next(filter(None, map(shutil.which, _BROWSERS)), None)
+# Page -> the same list of the API, None if there is none.
 PAGES = {
     "/": None,
-    "/findings": "status=active",
-    "/findings?status=all": "",
-    "/findings?status=all&page=10000": "page=10000",
-    "/findings?validation=valid": "status=active&validation=valid",
-    "/findings?status=all&order_by=first_seen_at": "order_by=first_seen_at",
-    "/findings?status=all&q=config": "q=config",
-    "/findings?status=all&min_score=90": "min_score=90",
+    "/findings": "findings?status=active",
+    "/findings?status=all": "findings?",
+    "/findings?status=all&page=10000": "findings?page=10000",
+    "/findings?validation=valid": "findings?status=active&validation=valid",
+    "/findings?status=all&order_by=first_seen_at": "findings?order_by=first_seen_at",
+    "/findings?status=all&q=config": "findings?q=config",
+    "/findings?status=all&min_score=90": "findings?min_score=90",
+    "/findings?severity=high": "findings?status=active&severity=high",
+    "/findings?secret_type=aws": "findings?status=active&secret_type=aws",
+    "/findings?context=test": "findings?status=active&context=test",
+    "/findings?assignee=none": "findings?status=active&assignee=none",
     "FINDING": None,
+    "/incidents": "incidents?status=open",
+    "/incidents?status=all": "incidents?",
+    "/incidents?status=all&page=4000": "incidents?page=4000",
+    "/incidents?status=closed_valid": "incidents?closed_valid=true",
+    "/incidents?overdue=true": "incidents?status=open&overdue=true",
+    "/incidents?assignee=none": "incidents?status=open&assignee=none",
+    "/incidents?order_by=due_at&order_dir=asc": "incidents?status=open&order_by=due_at&order_dir=asc",
+    "INCIDENT": None,
+    "/assignment-rules": None,
+    "/suppressions": None,
     "/scans": None,
     "/targets": None,
     "/numbers": None,
     "/reference": None,
     "/profile/keys": None,
     "/profile/webhook": None,
+    "/profile/hooks": None,
     "/profile/team": None,
     "/profile/security": None,
+    "/profile/display": None,
+    "/profile/plan": None,
     "/profile/audit": None,
+    "/profile/export": None,
 }
 
 
@@ -70,6 +89,7 @@ async def _fill(folder: Path, count: int) -> str:
     """Fill the database unless an earlier run has, and return a new API key of the account."""
     async with open_session(Settings(data_dir=folder / "data")) as session:
         account = await _get_or_create_account(session, folder, count)
+        await team_work.fill_team_work(session.db, account.slug)
         key = await keys.create_key(
             session.db, account, name="bench", expires_at=None, by="bench", member=None, now=corpus.NOW
         )
@@ -146,18 +166,21 @@ def _measure(base_url: str, key: str, rounds: int) -> None:
         assert token is not None
         fields = {"csrf": token[1], "email": EMAIL, "password": PASSWORD}
         person.post("/sign-in", data=fields, headers={"Origin": base_url})
-        finding = program.get("/api/v1/findings").json()["data"][0]["id"]
+        ids = {
+            "FINDING": f"/findings/{program.get('/api/v1/findings').json()['data'][0]['id']}",
+            "INCIDENT": f"/incidents/{program.get('/api/v1/incidents').json()['data'][0]['id']}",
+        }
         assets = re.findall(r'(?:href|src)="(/static/[^"]+)"', person.get("/").text)
         first_view = sum(len(b"".join(_compressed_body(person, asset))) for asset in assets)
-        browser_ms = _measure_in_browser(base_url, finding) if CHROMIUM else {}
+        browser_ms = _measure_in_browser(base_url, ids) if CHROMIUM else {}
         rows = []
         for page, query in PAGES.items():
-            path = page.replace("FINDING", f"/findings/{finding}")
+            path = ids.get(page, page)
             page_times, api_times = [], []
             for _ in range(rounds):
                 page_times.append(_request_seconds(person, path))
                 if query is not None:
-                    api_times.append(_request_seconds(program, f"/api/v1/findings?per_page=50&{query}"))
+                    api_times.append(_request_seconds(program, f"/api/v1/{query}&per_page=50"))
             page_times.sort()
             size = len(person.get(path).content)
             ratio = (
@@ -168,7 +191,7 @@ def _measure(base_url: str, key: str, rounds: int) -> None:
             shown = f"{browser_ms[page]:.0f}" if page in browser_ms else "–"
             rows.append(
                 [
-                    page.replace("FINDING", "/findings/ID"),
+                    {"FINDING": "/findings/ID", "INCIDENT": "/incidents/ID"}.get(page, page),
                     *(f"{page_times[int(len(page_times) * part)] * 1000:.1f}" for part in (0.5, 0.99)),
                     *(ratio, f"{size / 1000:.0f}", f"{(size + first_view) / 1000:.0f}", shown),
                 ]
@@ -197,7 +220,7 @@ def _request_seconds(client: httpx.Client, path: str) -> float:
     return seconds
 
 
-def _measure_in_browser(base_url: str, finding: str) -> dict[str, float]:
+def _measure_in_browser(base_url: str, ids: dict[str, str]) -> dict[str, float]:
     """Return the ms from click to end of scripts for each page, in a Chromium with an empty cache.
 
     Each is the median of five.
@@ -216,7 +239,7 @@ def _measure_in_browser(base_url: str, finding: str) -> dict[str, float]:
             page.click("button")
             page.wait_for_url(f"{base_url}/")
             for path in PAGES:
-                page.goto(base_url + path.replace("FINDING", f"/findings/{finding}"))
+                page.goto(base_url + ids.get(path, path))
                 times_by_page.setdefault(path, []).append(
                     page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
                 )

@@ -239,6 +239,8 @@ def _queries() -> Iterator[IncidentQuery]:
         q(assignee=""),
         q(assignee="", secret_type="stripe"),
         *(q(overdue=value) for value in (True, False)),
+        *(q(overdue=value, status=status) for value, status in product((True, False), IncidentStatus)),
+        q(overdue=True, validation=Validation.VALID),
         q(terms=("config",)),
         q(terms=("CONFIG", "shop"), status=IncidentStatus.CLOSED),
     ]

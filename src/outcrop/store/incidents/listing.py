@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from outcrop.domain.incident import Incident, IncidentOrder, IncidentQuery
+from outcrop.domain.incident import Incident, IncidentOrder, IncidentQuery, IncidentStatus
 from outcrop.domain.paging import OrderDir, Page
 from outcrop.store.db import Connection, snapshot
 from outcrop.store.findings import rollups
 from outcrop.store.findings.conditions import WhereClause
 from outcrop.store.findings.rollups import CellFilter, Dimension
+from outcrop.store.incidents import numbers
 from outcrop.store.incidents.conditions import ASSIGNEE, TYPE, build_where, list_matching_facets
 from outcrop.store.incidents.table import COLUMNS, build_incident
 
@@ -46,7 +47,7 @@ async def select_page(
     cells = CellFilter(account_id, list_matching_facets(query))
     where = build_where(account_id, query, cells.facets, now)
     async with snapshot(db):
-        total = await _count_matches(db, cells, query, where)
+        total = await _count_matches(db, cells, query, where, now)
         if query.offset >= total:
             return Page([], total, query.page, query.per_page)
         is_descending = query.order_dir is OrderDir.DESC
@@ -64,7 +65,8 @@ async def count(db: Connection, account_id: int, query: IncidentQuery, *, now: d
     """Return the exact number of incidents that meet the query's filters."""
     cells = CellFilter(account_id, list_matching_facets(query))
     async with snapshot(db):
-        return await _count_matches(db, cells, query, build_where(account_id, query, cells.facets, now))
+        where = build_where(account_id, query, cells.facets, now)
+        return await _count_matches(db, cells, query, where, now)
 
 
 def _skip(scan: _Scan) -> int:
@@ -81,17 +83,41 @@ def _has_dates(query: IncidentQuery) -> bool:
 
 def _has_others(query: IncidentQuery) -> bool:
     """Whether the query has a filter that no rollup counts."""
-    return bool(query.terms) or query.service is not None or query.overdue is not None
+    return bool(query.terms) or query.service is not None
+
+
+def _has_attributes(query: IncidentQuery) -> bool:
+    return query.secret_type is not None or query.assignee is not None
 
 
 def _is_in_cells(query: IncidentQuery) -> bool:
     """Whether the query filters by facets at most, so that all incidents of the cells are its matches."""
-    has_attribute = query.secret_type is not None or query.assignee is not None
-    return not (_has_others(query) or has_attribute or _has_scores(query) or _has_dates(query))
+    return query.overdue is None and _is_in_facets(query)
 
 
-async def _count_matches(db: Connection, cells: CellFilter, query: IncidentQuery, where: WhereClause) -> int:
+def _is_in_facets(query: IncidentQuery) -> bool:
+    """Whether the query has no filter but those of facets, and `overdue`."""
+    return not (_has_others(query) or _has_attributes(query) or _has_scores(query) or _has_dates(query))
+
+
+async def _count_overdue(db: Connection, account_id: int, now: datetime) -> int:
+    """Return the number of overdue incidents: full days by the rollups, the present day by an index."""
+    due = await numbers.count_due(db, account_id, now=now, soon=0)
+    return sum(count.overdue for count in due.values())
+
+
+async def _count_matches(
+    db: Connection, cells: CellFilter, query: IncidentQuery, where: WhereClause, now: datetime
+) -> int:
     """Return the number of matches: from the rollups if they count these filters, otherwise by an index."""
+    if query.overdue is not None:
+        # The rollups count the open incidents by due date, whatever their verdict.
+        if query.validation is not None or query.closed_valid is not None or not _is_in_facets(query):
+            return await _count_rows(db, where)
+        overdue = 0
+        if query.status is not IncidentStatus.CLOSED:
+            overdue = await _count_overdue(db, cells.account_id, now)
+        return overdue if query.overdue else await rollups.count_kind(db, cells, _TOTAL) - overdue
     chosen = [
         (attribute, value)
         for attribute, value in ((TYPE, query.secret_type), (ASSIGNEE, query.assignee))
