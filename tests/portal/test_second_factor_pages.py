@@ -159,6 +159,9 @@ def test_an_owner_requires_a_second_factor_of_every_member(
     off = member.post("/profile/security/totp/remove", password=PASSWORD)
     assert (off.status_code, "requires a second factor" in off.text) == (400, True)
     assert tenant.get("/findings").status_code == 200  # keys are not affected
+    for wrong in ({}, {"required": "perhaps"}):
+        assert owner.post("/profile/team/second-factor", wrong).status_code == 400
+    assert "Make it optional" in owner.page("/profile/team")
     assert owner.post("/profile/team/second-factor", required="no").status_code == 303
     assert member.post("/profile/security/totp/remove", password=PASSWORD).status_code == 303
 

@@ -50,7 +50,10 @@ async def change_role(request: PortalRequest) -> Response:
 
 async def require_second_factor(request: PortalRequest) -> Response:
     """Require a second factor of every member, or no longer."""
-    required = request.form.get("required") == "yes"
+    chosen = request.form.get("required")
+    if chosen not in {"yes", "no"}:
+        raise BadInputError("choose whether every member needs a second factor")
+    required = chosen == "yes"
     await team.require_second_factor(
         request.db, request.signed.account, request.signed.member, required=required, now=request.now
     )

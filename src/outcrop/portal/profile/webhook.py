@@ -12,12 +12,13 @@ from outcrop.domain.errors import BadInputError, OutcropError
 from outcrop.domain.events import EventType
 from outcrop.domain.ids import parse_id
 from outcrop.domain.webhook import KEPT_DAYS, LATEST_SWITCH, DeliveryFilter, DeliveryState
-from outcrop.portal.queries import read_day
+from outcrop.portal.queries import read_choice, read_day, read_values
 from outcrop.portal.render import query_string
 from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import webhooks
 
 _SHOWN = 50
+_MAX_EVENT_LENGTH = 100
 _FILTERS = ("event", "state", "finding", "date_from", "date_to")
 
 
@@ -98,7 +99,9 @@ async def deliver_again(request: PortalRequest) -> Response:
 async def deliver_several_again(request: PortalRequest) -> Response:
     """Queue the chosen events again, or all that match the filter of the page."""
     view = dict(parse_qsl(request.form.get("view").lstrip("?")[:2_000]))
-    wanted, values = _read_filter(request, view)
+    wanted, values, problems = _read_filter(request, view)
+    if problems:
+        raise BadInputError(f"nothing was sent, because the filter is invalid: {', '.join(problems)}")
     ids = [id_ for text in request.form.all("id") if (id_ := parse_id(text)) is not None]
     if request.form.get("act") != "all" and not ids:
         raise BadInputError("choose a delivery first")
@@ -122,27 +125,23 @@ async def show_delivery(request: PortalRequest) -> Response:
 
 def _read_filter(
     request: PortalRequest, parameters: Mapping[str, str]
-) -> tuple[DeliveryFilter, dict[str, str]]:
-    """Return the filter of a query string, and its valid parameters. Invalid values are left out."""
-    values = {
-        name: text
-        for name in _FILTERS
-        if (text := parameters.get(name, "").strip()) and "\0" not in text and len(text) <= 100
-    }
-    state = next((state for state in DeliveryState if state == values.get("state")), None)
+) -> tuple[DeliveryFilter, dict[str, str], list[str]]:
+    """Return the filter of a query string, its valid parameters, and the invalid values, which it ignores."""
+    values = read_values(parameters, _FILTERS)
+    problems: list[str] = []
     finding_id = parse_id(values.get("finding", ""))
-    if state is None:
-        values.pop("state", None)
-    if finding_id is None:
-        values.pop("finding", None)
+    if finding_id is None and "finding" in values:
+        problems.append(f"finding “{values.pop('finding')[:40]}”")
+    if len(values.get("event", "")) > _MAX_EVENT_LENGTH:
+        problems.append(f"event “{values.pop('event')[:40]}”")
     wanted = DeliveryFilter(
         event=values.get("event"),
-        state=state,
+        state=read_choice(values, "state", problems, DeliveryState),
         finding_id=finding_id,
-        since=read_day(values, "date_from", [], request.zone),
-        until=read_day(values, "date_to", [], request.zone, following=True),
+        since=read_day(values, "date_from", problems, request.zone),
+        until=read_day(values, "date_to", problems, request.zone, following=True),
     )
-    return wanted, values
+    return wanted, values, problems
 
 
 async def _page(
@@ -157,7 +156,7 @@ async def _page(
     """Render the page; `message` is what was wrong with the address, `switch_message` with the switch."""
     template = "deliveries.html" if request.http.headers.get("x-part") == "list" else "webhook.html"
     parameters = request.http.query_params
-    wanted, values = _read_filter(request, parameters)
+    wanted, values, problems = _read_filter(request, parameters)
     found = await webhooks.list_deliveries(
         *(request.db, request.account_id),
         limit=_SHOWN + 1,
@@ -171,6 +170,7 @@ async def _page(
         deliveries=found[:_SHOWN],
         more=len(found) > _SHOWN,
         chosen=values,
+        problems=problems,
         states=list(DeliveryState),
         events=[*EventType, "webhook.test"],
         latest=(request.now + LATEST_SWITCH).astimezone(request.zone).strftime("%Y-%m-%dT%H:%M"),
