@@ -144,3 +144,50 @@ def test_large_numbers_and_long_lines_stay_whole_on_screen_and_paper(
     assert page.locator(".triage").is_hidden()
     assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_times_of_a_list_have_labels_where_no_head_stands_above_them(
+    stage: Backend, tenant: Tenant, page: Page
+) -> None:
+    stage.import_(tenant.account, make_line())
+    widths = "() => [...document.querySelectorAll('.when .label')].map(label => label.offsetWidth > 9)"
+    for path, labels in (("/findings", 2), ("/incidents", 1)):
+        page.set_viewport_size({"width": WIDTHS["desktop"], "height": 900})
+        page.goto(path)
+        assert page.evaluate(widths) == [False] * labels
+        page.set_viewport_size({"width": WIDTHS["phone"], "height": 900})
+        assert page.evaluate(widths) == [True] * labels
+        page.set_viewport_size({"width": WIDTHS["desktop"], "height": 900})
+        page.emulate_media(media="print")
+        assert page.evaluate(widths) == [True] * labels
+        page.emulate_media(media="screen")
+
+
+def test_the_end_of_a_check_reloads_an_incident_unless_something_is_typed(
+    stage: Backend, tenant: Tenant, page: Page
+) -> None:
+    line = make_line(secret="made-up-" + "Zx9" * 8)
+    del line["matched_text"]
+    stage.import_(tenant.account, line)
+    incident = tenant.finding(str(line["id"]))["incident_id"]
+
+    def check_ends() -> None:
+        stage.sql(
+            """INSERT INTO audit (account_id, at, actor, action, target, outcome, detail)
+               VALUES (%s, now(), 'ada', 'finding.validate', %s, 'ok', '{"to": "valid"}')""",
+            *(tenant.account.id, str(line["id"])),
+        )
+
+    page.goto(f"/incidents/{incident}")
+    page.get_by_label("Assign to").select_option(index=1)  # a choice that is saved is nothing typed
+    page.get_by_role("button", name="Assign").click()
+    for typed in ("", "half a comment"):
+        page.get_by_role("button", name="Check again").click()
+        expect(page.get_by_text("is waiting or running")).to_be_visible()
+        page.get_by_role("textbox", name="Comment").fill(typed)
+        page.get_by_role("heading", name="Places", exact=True).click()  # the field has no focus
+        check_ends()
+        expect(page.get_by_text("Checked at the request of")).to_be_visible()
+        expect(page.get_by_role("textbox", name="Comment")).to_have_value(typed)
+        if not typed:
+            expect(page.get_by_text("Checked", exact=True)).to_have_count(1)  # the activity is new too
