@@ -239,16 +239,15 @@ def _with_wiki(
 ) -> list[ScanSource]:
     """Return the sources of a repository and, by the options of `spec`, its discussions and its wiki.
 
-    Of an empty repository only the discussions are returned. Return [] if it may not be scanned, which is
-    added to `gaps`.
-    `has_credential` is as in `resolve_target`.
+    Also an empty repository may have the last two. Return [] if it may not be scanned, which is added to
+    `gaps`. `has_credential` is as in `resolve_target`.
     """
     if not _may_scan(repository, host, has_credential=has_credential, gaps=gaps):
         return []
     sources = [] if repository.empty else [_repository_source(repository, spec, host)]
     if spec.options.get("discussions") and not repository.is_wiki:
         sources.append(_discussions_source(repository, spec, host))
-    if not repository.empty and repository.has_wiki and spec.options.get("wikis", True):
+    if repository.has_wiki and spec.options.get("wikis", True):
         sources.append(_wiki_source(repository, spec, host))
     return sources
 

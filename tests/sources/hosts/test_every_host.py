@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Visibility
 from outcrop.domain.scan import Gap
 from outcrop.domain.secret import Secret
+from outcrop.domain.target import TargetKind, TargetSpec
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
 from outcrop.sources.code_host.errors import HostError
@@ -20,6 +21,7 @@ from outcrop.sources.code_host.host import CodeHost, HostAccess
 from outcrop.sources.code_host.hosted import HostedGist
 from outcrop.sources.code_host.options import ApiOptions
 from outcrop.sources.code_host.registry import host_types, open_host
+from outcrop.sources.resolve_target import ScanSource, resolve_target
 from tests.support.code_hosts import azure_devops, bitbucket, gitea, gitlab
 from tests.support.code_hosts.stand_in import StandIn, answer_json, run_stand_in
 from tests.support.fake_https import FakeResponse
@@ -353,3 +355,25 @@ def test_snippets_of_a_workspace_are_listed(tmp_path: Path) -> None:
         ("https://bitbucket.org/snippets/acme/Ab1/made-up.git", True),
         ("https://bitbucket.org/snippets/acme/Ab2.git", False),
     ]
+
+
+# --- wikis
+
+
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[2], KINDS[3]], ids=str)
+def test_a_repository_without_code_may_have_a_wiki(kind: Kind, tmp_path: Path) -> None:
+    with run_stand_in(kind.make(), tmp_path / "tls") as stand_in:
+        stand_in.add(f"{kind.project}/docs", wiki=True, commits=[])
+        stand_in.add(f"{kind.project}/nothing", commits=[])
+        spec = TargetSpec(TargetKind.OWNER, f"{kind.name}:{kind.owner}", host_url=kind.url)
+        without = replace(spec, options={"wikis": False})
+
+        def sources(chosen: TargetSpec) -> list[ScanSource]:
+            running = Running(kind, stand_in)
+            found: list[ScanSource] = running.call(
+                lambda host: resolve_target(chosen, host, has_credential=True, gaps=[])
+            )
+            return found
+
+        assert [source.options.get("wiki") for source in sources(spec)] == [True]
+        assert sources(without) == []
