@@ -1,9 +1,9 @@
 """A stand-in of a code host and a webhook receiver, in a process of their own, for `bench.code_hosts`.
 
 python -m bench.code_host_process FOLDER KIND REPOSITORIES LISTED DELAY prints the settings for `outcrop` as
-one line of JSON. For each line of its input it prints the numbers of requests since the last one, and all
-events with their times; it serves until the input ends. The last REPOSITORIES of the LISTED ones can be
-cloned.
+one line of JSON. For each line of its input it prints the numbers of requests since the last one, the pages
+of the list so far, and all events with their times; it serves until the input ends. The last REPOSITORIES of
+the LISTED ones can be cloned.
 """
 
 import json
@@ -41,11 +41,14 @@ def main() -> None:
         stand_in.add(f"{kind.project}/r{number}")
     cloned = {f"r{number}" for number in numbers}
     events: list[tuple[float, str]] = []
+    pages: list[str] = []
 
     def respond(request: ReceivedRequest) -> FakeResponse:
         if request.host == RECEIVER:
             events.append((time.time(), json.loads(request.body)["finding"]["repo_full_name"]))
             return FakeResponse(200)
+        if kind.list_path in f"{request.path}?{request.query}":
+            pages.append(request.query)
         is_git = ".git/" in request.path or "/_git/" in request.path
         if is_git and cloned.isdisjoint(request.path.replace(".git", "").split("/")):
             return FakeResponse(401, {"WWW-Authenticate": "Basic"}, delay=delay)
@@ -64,7 +67,12 @@ def main() -> None:
         print(json.dumps(settings), flush=True)
         for _ in sys.stdin:
             git = sum(".git/" in path or "/_git/" in path for path in stand_in.paths)
-            counts = {"api": len(stand_in.paths) - git, "git": git, "events": list(events)}
+            counts = {
+                "api": len(stand_in.paths) - git,
+                "git": git,
+                "pages": len(pages),
+                "events": list(events),
+            }
             print(json.dumps(counts), flush=True)
             stand_in.requests.clear()
             stand_in.server.requests.clear()

@@ -5,6 +5,7 @@ and 4 workers, and the time from a push to its event while the sources of a firs
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -28,6 +29,7 @@ _START_SECONDS = 8.0  # in which workers load their rules
 _PUSHES = 5
 _PUSHABLE = 20  # repositories that have commits, beside the waiting ones
 _EVENT_LIMIT = 120.0  # seconds
+_PAGE = 100  # repositories
 _LIMIT = 3_600.0  # seconds for one run
 
 
@@ -151,6 +153,7 @@ def _measure_pushes(folder: Path, backlog: int) -> Sequence[float]:
         service.outcrop("webhook", "set", "--account", "hosts", f"https://{RECEIVER}/", "--json")
         with _run_workers(service, 2):
             service.outcrop("target", "run", "--account", "hosts", target, "--json")
+            _wait_for_plan(host, backlog)
             seconds: list[float] = []
             for number in range(backlog - 1, max(backlog - _PUSHABLE, 0), -1):  # the last are scanned last
                 began, name = time.time(), f"{kind.project}/r{number}"
@@ -162,6 +165,15 @@ def _measure_pushes(folder: Path, backlog: int) -> Sequence[float]:
     if not seconds:
         raise SystemExit("no push became an event")
     return seconds
+
+
+def _wait_for_plan(host: HostProcess, listed: int) -> None:
+    """Wait until all pages of a list were requested, so that nearly all of its sources wait."""
+    start = time.perf_counter()
+    while host.take_counts()["pages"] < math.ceil(listed / _PAGE):
+        if time.perf_counter() - start > _LIMIT:
+            raise SystemExit("the plan does not end")
+        time.sleep(1)
 
 
 def _push(service: Service, hook: dict[str, str], address: str) -> None:

@@ -67,12 +67,12 @@ def gitlab(host: str = "gitlab.com", prefix: str = "") -> StandIn:
             case ["groups", group, "projects"]:
                 name = unquote(group)
                 listed = [r for r in visible if r.owner == name or r.owner.startswith(f"{name}/")]
-                return _page(
-                    state, request, [project(repo) for repo in listed], f"https://{host}{request.path}"
-                )
+                shown, headers = _page(state, request, listed, f"https://{host}{request.path}")
+                return answer_json([project(repo) for repo in shown], headers=headers)
             case ["projects", key, *rest]:
-                known = {str(repo.id): repo for repo in visible} | {repo.path: repo for repo in visible}
-                if (found := known.get(unquote(key))) is None:
+                name = unquote(key)
+                found = next((repo for repo in visible if name in {str(repo.id), repo.path}), None)
+                if found is None:
                     return not_found("404 Project Not Found")
                 return _of_project(project(found), found, rest)
         return not_found()
@@ -94,16 +94,16 @@ def _of_project(shape: dict[str, object], found: Repository, rest: list[str]) ->
     return not_found()
 
 
-def _page(state: StandIn, request: ReceivedRequest, items: list[dict[str, object]], url: str) -> FakeResponse:
-    """Return a page by id: keyset pages if the request asks for them."""
+def _page(
+    state: StandIn, request: ReceivedRequest, listed: list[Repository], url: str
+) -> tuple[list[Repository], dict[str, str]]:
+    """Return a page by id, and its headers: keyset pages if the request asks for them."""
     query = query_of(request)
     size = min(int(query.get("per_page", "20")), state.page_size)
     after = int(query.get("id_after", "0"))
-    rest = [
-        item for item in sorted(items, key=lambda item: int(str(item["id"]))) if int(str(item["id"])) > after
-    ]
+    rest = [repo for repo in sorted(listed, key=lambda repo: repo.id) if repo.id > after]
     headers = {"RateLimit-Remaining": "1999", "RateLimit-Reset": "1700000000"}
     if len(rest) > size:
-        following = urlencode(query | {"id_after": str(rest[size - 1]["id"])}, quote_via=quote)
+        following = urlencode(query | {"id_after": str(rest[size - 1].id)}, quote_via=quote)
         headers["Link"] = f'<{url}?{following}>; rel="next"'
-    return answer_json(rest[:size], headers=headers)
+    return rest[:size], headers

@@ -127,8 +127,9 @@ class StandIn:
         """Run git's own server for a request, after checking the login of a private repository."""
         assert self.served is not None
         path = unquote(request.path)
-        known = [repo for repo in self.repositories if (self.served / f"{repo.path}.git").exists()]
-        found = next((repo for repo in known if f"{repo.name}" in path.replace(".git", "").split("/")), None)
+        parts = set(path.replace(".git", "").split("/"))
+        named = (repo for repo in self.repositories if repo.name in parts)
+        found = next((repo for repo in named if (self.served / f"{repo.path}.git").exists()), None)
         if found is None or (found.private and not self._has_git_login(request)):
             return FakeResponse(401, {"WWW-Authenticate": "Basic"})
         service = "/info/refs" if path.endswith("/info/refs") else "/git-upload-pack"
