@@ -180,7 +180,8 @@ def _describe_unknown(name: str) -> str:
     """Return a warning for a variable that is no setting, with the most similar one."""
     names = [variable(argument) for argument in arguments()]
     names += [variable(field) + FILE_SUFFIX for field in Settings.SECRET]
-    similar = get_close_matches(name, names, n=1, cutoff=0.7)
+    stem = name.removesuffix(FILE_SUFFIX)  # only secrets are read from files
+    similar = [stem] if stem in names else get_close_matches(name, names, n=1, cutoff=0.7)
     return f"{name} is not a setting" + (f"; did you mean {similar[0]}?" if similar else "")
 
 

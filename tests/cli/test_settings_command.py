@@ -105,10 +105,12 @@ def test_names_that_are_no_setting_are_warned_about_once_with_the_nearest(
 ) -> None:
     monkeypatch.setenv("OUTCROP_VALIDAT", "off")
     monkeypatch.setenv("OUTCROP_SECRET_KEY_FIL", "/run/key")
+    monkeypatch.setenv("OUTCROP_BASE_URL_FILE", "/run/url")  # only secrets are read from files
     (data / "outcrop.env").write_text("OUTCROP_COLOUR_OF_THE_BIKESHED=red\nOTHER=1\n")
     ran = outcrop("settings", data=data)
     assert ran.code == 0
     assert sorted(ran.err.splitlines()) == [
+        "outcrop: warning: OUTCROP_BASE_URL_FILE is not a setting; did you mean OUTCROP_BASE_URL?",
         "outcrop: warning: OUTCROP_COLOUR_OF_THE_BIKESHED is not a setting",
         "outcrop: warning: OUTCROP_SECRET_KEY_FIL is not a setting; did you mean OUTCROP_SECRET_KEY_FILE?",
         "outcrop: warning: OUTCROP_VALIDAT is not a setting; did you mean OUTCROP_VALIDATE?",
