@@ -42,7 +42,7 @@ def watch_parent(wait: Callable[[], object], *, stop_within: float | None = None
 
 @contextmanager
 def delay_interrupts() -> Iterator[None]:
-    """Handle a SIGINT that arrives in the block after the block: for blocks that start a process.
+    """Handle a SIGINT that arrives in the block after the block: for blocks that start a process or import.
 
     An interrupt between a process's start and our wait for it would leave the process running, and Python
     loses an interrupt that arrives while it forks. A handler delays the signal, not a signal mask, since the

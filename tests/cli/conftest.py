@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from outcrop.cli import main
+from outcrop.cli import run_command
 from outcrop.store.db import connect
 from outcrop.store.schema import migrate
 from tests.support.databases import migrated_database
@@ -89,7 +89,7 @@ def outcrop(environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.Mon
             patch.setattr(os, "setpriority", lambda *_: None)  # it would hold for all tests that come after
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
             try:
-                main()
+                run_command()
                 code = 0
             except SystemExit as ended:
                 code = ended.code if isinstance(ended.code, int) else 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from outcrop.cli import main
+from outcrop.cli import run_command
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def run_raw(
         for patch in patches:
             stack.enter_context(patch)
         try:
-            main()
+            run_command()
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
     return code, out.buffer.getvalue(), err.buffer.getvalue()  # type: ignore[attr-defined]

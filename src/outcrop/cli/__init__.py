@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import signal
 import sys
 from collections.abc import Iterator
 from contextvars import Context
@@ -13,6 +14,14 @@ from outcrop.domain.errors import OutcropError
 
 
 def main() -> None:
+    """Run the command that the arguments name, as the program of this process."""
+    try:
+        run_command()
+    finally:  # a later interrupt ends the process at once: Python would print where it was interrupted
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def run_command() -> None:
     """Run the command that the arguments name."""
     open_standard_streams()
     with reporting_failures():
@@ -32,10 +41,17 @@ def main() -> None:
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """Collect no garbage in the block: the modules that it imports stay in memory."""
+    """Collect no garbage in the block: the modules that it imports stay in memory. Delay interrupts.
+
+    An interrupt inside a compiled module that imports another one can crash Python, and one inside a callback
+    of the import system is lost.
+    """
+    from outcrop.processes import delay_interrupts  # noqa: PLC0415 - `--version` needs no module
+
     gc.disable()
     try:
-        yield
+        with delay_interrupts():
+            yield
     finally:
         gc.freeze()
         gc.enable()
