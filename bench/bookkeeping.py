@@ -68,12 +68,11 @@ async def _measure_run(folder: Path, size: int) -> tuple[float, float]:
                 f"bench/r{number}", commits=(), has_wiki=False, size=1, pushed_at="2026-01-01T00:00:00Z"
             )
         settings = Settings(
-            _env_file=None,
             data_dir=folder / "data",
-            validate="off",
+            validate_="off",
             github_api_url=hub.base_url,
-            egress_allow="127.0.0.0/8",
-            egress_connect_to=",".join(
+            egress_allow=("127.0.0.0/8",),
+            egress_connect_to=tuple(
                 f"{host}:{port}={address}:{to}" for host, port, address, to in hub.egress.connect_to
             ),
             egress_ca_file=hub.egress.ca_file,

@@ -19,6 +19,7 @@ from outcrop.domain.paging import FindingQuery
 from outcrop.runtime import Runtime, open_runtime
 from outcrop.services import accounts, findings, keys
 from outcrop.settings import Settings
+from outcrop.settings_sources import load_settings
 
 _CONNECTIONS = 8
 _SECONDS = 5.0
@@ -127,7 +128,7 @@ def _free_port() -> int:
 def _serve_bare_route(port: int) -> None:
     """Serve a route with the same server, pool and query, but no key, rate limit, parameters or JSON."""
     account_id = int(os.environ["BENCH_ACCOUNT"])
-    context = open_runtime(Settings(), pool_size=16, statement_timeout=4)
+    context = open_runtime(load_settings(), pool_size=16, statement_timeout=4)
     runtimes: list[Runtime] = []
 
     async def startup() -> None:

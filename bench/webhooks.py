@@ -32,7 +32,7 @@ from outcrop.services import accounts, webhooks
 from outcrop.services.delivery import DeliveryWorker
 from outcrop.services.exchange.importer import import_findings
 from outcrop.services.findings import close_finding
-from outcrop.settings import Settings
+from outcrop.settings import SecretText, Settings
 from outcrop.store import db as database
 from outcrop.store import outbox
 from outcrop.store.db import Pool
@@ -173,7 +173,7 @@ class Bench:
 
 async def _measure(url: str, work: Path, receiver: Receiver, arguments: argparse.Namespace) -> None:
     secret = os.urandom(32).hex()
-    settings = Settings(database_url=url, data_dir=work, secret_key=secret)
+    settings = Settings(database_url=url, data_dir=work, secret_key=SecretText(secret))
     environment = os.environ | {
         "OUTCROP_DATABASE_URL": url,
         "OUTCROP_DATA_DIR": str(work),

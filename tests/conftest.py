@@ -20,7 +20,7 @@ from argon2 import PasswordHasher
 from outcrop.cli import session
 from outcrop.logs import set_up_logs
 from outcrop.runtime import prepare_database
-from outcrop.settings import Settings
+from outcrop.settings import SecretText, Settings
 from outcrop.store import operator_key
 from outcrop.store.keyring import Keyring
 from outcrop.store.people import passwords
@@ -157,7 +157,9 @@ def database_url(cluster: str, worker_id: str) -> str:
 @pytest.fixture(scope="session")
 def settings(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     folder: Path = tmp_path_factory.mktemp("data")
-    return Settings(database_url=database_url, data_dir=folder, secret_key=SECRET_KEY)
+    return Settings(
+        database_url=database_url, data_dir=folder, secret_key=SecretText(SECRET_KEY), validate_="off"
+    )
 
 
 @pytest.fixture(scope="session")

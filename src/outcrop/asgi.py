@@ -7,7 +7,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-import structlog
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.applications import Starlette
@@ -27,6 +26,7 @@ from outcrop.api.v2 import bulk as v2_bulk
 from outcrop.api.v2 import imports as v2_imports
 from outcrop.api.v2.errors import V2_HANDLERS
 from outcrop.domain.errors import OutcropError, UnavailableError
+from outcrop.lazy_logger import get_logger
 from outcrop.limits import MEGA, REQUEST_SECONDS, UPLOAD_LATE_SECONDS, UPLOADS
 from outcrop.notes import NoteCleaner
 from outcrop.portal.app import create_portal
@@ -43,7 +43,7 @@ PREFIX, PREFIX_V2 = "/api/v1", "/api/v2"
 _V1 = (findings.router, incidents.router, scans.router)
 _V2 = (v2_imports.router, v2_bulk.router)
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Uploads(NamedTuple):
@@ -69,7 +69,7 @@ def create_app(
     *,
     base_url: str,
     rate_limit: int | None = None,
-    cors_origins: list[str] | None = None,
+    cors_origins: Sequence[str] = (),
     github_host: str = "github.com",
     own_rules: Sequence[Path] = (),
     notice: str | None = None,
@@ -141,7 +141,7 @@ def create_app(
         notes=notes,
         base_url=base_url,
         rate_limit=rate_limit,
-        cors_origins=cors_origins or [],
+        cors_origins=cors_origins,
         timeout_page=timeout_page,
         name_route=name_route,
         deadline=deadline,

@@ -7,13 +7,24 @@ import logging
 import sys
 from typing import Literal
 
-import structlog
+from outcrop.lazy_logger import configure_on_first_use, get_logger
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def set_up_logs(level: str, form: Literal["text", "json"]) -> None:
     """Configure structlog for this process, and let libraries log warnings and errors only."""
+    configure_on_first_use(lambda: _configure(level, form))
+    # Libraries log through the standard module.
+    logging.basicConfig(level=logging.WARNING, handlers=[_LibraryHandler()], force=True)
+    # The pool's messages repeat what it raises, and one command or request would print several.
+    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
+
+
+def _configure(level: str, form: Literal["text", "json"]) -> None:
+    """Configure structlog."""
+    import structlog  # noqa: PLC0415 - few commands log something
+
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -37,10 +48,6 @@ def set_up_logs(level: str, form: Literal["text", "json"]) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    # Libraries log through the standard module.
-    logging.basicConfig(level=logging.WARNING, handlers=[_LibraryHandler()], force=True)
-    # The pool's messages repeat what it raises, and one command or request would print several.
-    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)
 
 
 class _LibraryHandler(logging.Handler):

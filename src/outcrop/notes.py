@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
 from urllib.parse import unquote
 
-import structlog
-
 from outcrop.domain.errors import BadInputError, OutcropError
 from outcrop.domain.finding import cut_note
 from outcrop.domain.secret import MASK, MIN_LENGTH_TO_MASK_IN_TEXT, MaskedText, Secret, is_password, reveal
 from outcrop.domain.target import TargetKind, TargetSpec
+from outcrop.lazy_logger import get_logger
 from outcrop.lazy_regex import regex
 from outcrop.limits import TEXT_LENGTH
 from outcrop.scanner.engine.masking import hides_in_paths, mask_text
@@ -32,7 +31,7 @@ _RANDOM_TOKEN = regex(r"\b(?=\w*[0-9])(?=\w*[A-Z])(?=\w*[a-z])\w{20,}\b", re.ASC
 _WORD = regex(r"[\w%~+=-]+", re.ASCII)  # of an address
 _NAMED_BY_DIGEST = {TargetKind.COMMIT, TargetKind.GIST}  # their addresses end in one
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def mask_random_words(text: str) -> str:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
 
-import structlog
-
 from outcrop import metrics
 from outcrop.domain.errors import OperatorError
+from outcrop.lazy_logger import get_logger
 from outcrop.settings import Settings
 from outcrop.store import db as database
 from outcrop.store import schema, secret_policy
@@ -25,7 +24,7 @@ CHECK_SCHEMA_EVERY = 60.0  # seconds
 RECORD_POOL_EVERY = 1.0  # seconds
 _FIRST_RETRY_DELAY = 0.5  # seconds; doubled after each attempt to reach the database
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @contextmanager

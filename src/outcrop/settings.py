@@ -5,42 +5,63 @@
 
 import ipaddress
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
-
-from pydantic import BeforeValidator, Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from outcrop.domain.proxy_address import ProxyAddress
 from outcrop.domain.secret import KeepSecrets
 from outcrop.limits import MEGA, SOURCE_LIMITS, SourceLimits
 
 _MAX_PORT = 65535
-_PATHS = ("data_dir", "postgres_bin", "egress_ca_file", "rules")
+_MAX_NOTICE = 300  # characters
 _DEFAULT_DATA_DIR = Path("~/.local/share/outcrop")
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
 
-def _split_commas(value: object) -> object:
-    """Split a comma-separated text into its non-empty parts; return any other value unchanged."""
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+class SettingError(ValueError):
+    """A setting has a wrong value."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name  # of the field
 
 
-CommaSeparated = Annotated[list[str], NoDecode, BeforeValidator(_split_commas)]
+class SecretText:
+    """A setting that is secret: str() and repr() show it masked."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return "SecretText('**********')"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SecretText) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def get_secret_value(self) -> str:
+        """Return the text."""
+        return self._text
 
 
-class Settings(BaseSettings):
-    """All settings; docs/operating.md describes each."""
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All settings; docs/operating.md describes each. Raise SettingError for a wrong value.
 
-    model_config = SettingsConfigDict(
-        env_prefix="OUTCROP_",
-        env_ignore_empty=True,
-        extra="ignore",
-        frozen=True,
-        hide_input_in_errors=True,
-    )
+    Values may be texts, as in the environment. The class is not one of pydantic, whose import takes as long
+    as the rest of a short command.
+    """
 
-    PATHS: ClassVar[tuple[str, ...]] = _PATHS
     # Printed masked. Each can also be read from a file: OUTCROP_SECRET_KEY_FILE=/run/secrets/key
     SECRET: ClassVar[tuple[str, ...]] = (
         "database_url",
@@ -50,136 +71,59 @@ class Settings(BaseSettings):
         "host_tokens",
         "api_key",
     )
+    PATHS: ClassVar[tuple[str, ...]] = ("data_dir", "postgres_bin", "egress_ca_file", "rules")
 
     data_dir: Path = _DEFAULT_DATA_DIR
     database_url: str | None = None
     postgres_bin: Path | None = None
     host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=_MAX_PORT)] = 8000
+    port: int = 8000
     base_url: str | None = None
-    secret_key: SecretStr | None = None
-    rate_limit_per_minute: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
-    trusted_proxies: CommaSeparated = []
-    cors_origins: CommaSeparated = []
-    egress_allow: CommaSeparated = []
+    secret_key: SecretText | None = None
+    rate_limit_per_minute: int | None = None
+    trusted_proxies: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
+    egress_allow: tuple[str, ...] = ()
     egress_ca_file: Path | None = None
-    egress_connect_to: CommaSeparated = []
+    egress_connect_to: tuple[str, ...] = ()
     egress_source: str | None = None
     egress_closed: bool = False
-    egress_proxy: SecretStr | None = None
-    webhook_ports: CommaSeparated = []
+    egress_proxy: SecretText | None = None
+    webhook_ports: tuple[str, ...] = ()
     github_api_url: str = "https://api.github.com"
-    github_token: SecretStr | None = None
-    host_tokens: SecretStr | None = None
+    github_token: SecretText | None = None
+    host_tokens: SecretText | None = None
     rules: Path | None = None
-    validate_: Literal["off", "safe", "full"] = Field("safe", validation_alias="OUTCROP_VALIDATE")
-    stale_after_days: Annotated[int, Field(ge=1, le=3650)] = 30
+    validate_: Literal["off", "safe", "full"] = "safe"
+    stale_after_days: int = 30
     keep_secrets: KeepSecrets | None = None
-    max_source_seconds: Annotated[int, Field(ge=1)] = int(SOURCE_LIMITS.seconds)
-    max_source_memory_mb: Annotated[int, Field(ge=300)] = SOURCE_LIMITS.memory // MEGA
-    max_source_disk_mb: Annotated[int, Field(ge=1)] = SOURCE_LIMITS.disk // MEGA
-    max_work_disk_mb: Annotated[int, Field(ge=1)] = SOURCE_LIMITS.total_disk // MEGA
-    max_findings_per_source: Annotated[int, Field(ge=1)] = SOURCE_LIMITS.findings
-    import_max_mb: Annotated[int, Field(ge=1, le=100_000)] = 256
+    max_source_seconds: int = int(SOURCE_LIMITS.seconds)
+    max_source_memory_mb: int = SOURCE_LIMITS.memory // MEGA
+    max_source_disk_mb: int = SOURCE_LIMITS.disk // MEGA
+    max_work_disk_mb: int = SOURCE_LIMITS.total_disk // MEGA
+    max_findings_per_source: int = SOURCE_LIMITS.findings
+    import_max_mb: int = 256
     url: str | None = None
-    api_key: SecretStr | None = None
-    notice: Annotated[str, Field(max_length=300)] | None = None
+    api_key: SecretText | None = None
+    notice: str | None = None
     metrics_listen: str | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
 
-    @field_validator(*_PATHS)
-    @classmethod
-    def _make_absolute(cls, value: Path | None) -> Path | None:
-        """Expand `~` and make the path absolute."""
-        return None if value is None else value.expanduser().absolute()
-
-    @field_validator("base_url")
-    @classmethod
-    def _check_base_url(cls, value: str | None) -> str | None:
-        """Accept an https URL, or http on loopback, without query and fragment; drop a final slash."""
-        if value is None:
-            return None
-        parts = urlsplit(value)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError("must be an address such as https://outcrop.example.com")
-        if parts.scheme == "http" and not is_loopback(parts.hostname):
-            raise ValueError("plain http is accepted on a loopback address only")
-        return value.rstrip("/")
-
-    @field_validator("github_api_url")
-    @classmethod
-    def _check_github_api_url(cls, value: str) -> str:
-        """Accept an https URL, or plain http on loopback; drop a final slash."""
-        parts = urlsplit(value)
-        if not parts.hostname or (
-            parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname))
-        ):
-            raise ValueError("must be an https address such as https://api.github.com or https://HOST/api/v3")
-        return value.rstrip("/")
-
-    @field_validator("egress_source")
-    @classmethod
-    def _check_source_address(cls, value: str | None) -> str | None:
-        """Accept an IP address and return it in its canonical form."""
-        return None if value is None else str(ipaddress.ip_address(value))
-
-    @field_validator("egress_proxy")
-    @classmethod
-    def _check_proxy(cls, value: SecretStr | None) -> SecretStr | None:
-        """Raise ValueError unless the value is the address of a proxy; an empty one is none."""
-        if value is None or not value.get_secret_value():
-            return None
-        ProxyAddress.parse(value.get_secret_value())
-        return value
-
-    @field_validator("trusted_proxies", "egress_allow")
-    @classmethod
-    def _check_networks(cls, value: list[str]) -> list[str]:
-        """Raise ValueError unless every part is an IP network or address."""
-        for part in value:
-            ipaddress.ip_network(part, strict=False)
-        return value
-
-    @field_validator("egress_connect_to")
-    @classmethod
-    def _check_connect_to(cls, value: list[str]) -> list[str]:
-        """Raise ValueError unless every part is `host:port=address:port`."""
-        for part in value:
-            if not re.fullmatch(r"[^:=]+:\d{1,5}=(?:\[[0-9A-Fa-f:.]+\]|[0-9.]+):\d{1,5}", part):
-                raise ValueError("must be a list of host:port=address:port")
-        return value
-
-    @field_validator("metrics_listen")
-    @classmethod
-    def _check_metrics_listen(cls, value: str | None) -> str | None:
-        """Raise ValueError unless the text is `host:port`; an IPv6 address is in brackets."""
-        if value is not None:
-            _split_address(value)
-        return value
-
-    @field_validator("webhook_ports")
-    @classmethod
-    def _check_ports(cls, value: list[str]) -> list[str]:
-        """Raise ValueError unless every part is a port."""
-        if any(
-            re.fullmatch(r"[0-9]{1,5}", part) is None or not 1 <= int(part) <= _MAX_PORT for part in value
-        ):
-            raise ValueError("must be a list of ports such as 443,8443")
-        return value
+    def __post_init__(self) -> None:
+        """Convert and check every value that is not the default."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in self.PATHS or (value is not None and value != field.default):
+                try:
+                    object.__setattr__(self, field.name, _CONVERSIONS[field.name](value))
+                except (ValueError, TypeError) as error:
+                    raise SettingError(field.name, str(error)) from None
 
     @property
     def allowed_webhook_ports(self) -> frozenset[int]:
         """Return the ports that webhooks may use; empty means all."""
         return frozenset(map(int, self.webhook_ports))
-
-    @field_validator("host_tokens")
-    @classmethod
-    def _check_host_tokens(cls, value: SecretStr | None) -> SecretStr | None:
-        """Raise ValueError unless every part is HOST=TOKEN."""
-        if value is not None:
-            parse_host_tokens(value.get_secret_value())
-        return value
 
     @property
     def tokens_of_hosts(self) -> dict[str, str]:
@@ -243,3 +187,172 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+# --- Conversions of the values
+
+
+def _to_text(value: Any) -> str:
+    """Return a text; raise ValueError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError("must be a text")
+    return value
+
+
+def _to_secret(value: Any) -> SecretText:
+    """Return a secret text."""
+    return value if isinstance(value, SecretText) else SecretText(_to_text(value))
+
+
+def _to_path(value: Any) -> Path | None:
+    """Return an absolute path, with `~` expanded."""
+    return None if value is None else Path(value).expanduser().absolute()
+
+
+def _to_list(value: Any) -> tuple[str, ...]:
+    """Return the parts of a text between commas that are not empty."""
+    parts = value.split(",") if isinstance(value, str) else value
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _to_bool(value: Any) -> bool:
+    """Return the value of a switch."""
+    text = str(value).strip().lower()
+    if text not in _TRUE | _FALSE:
+        raise ValueError("must be true or false")
+    return text in _TRUE
+
+
+def _to_number(least: int, most: int | None = None) -> Callable[[Any], int]:
+    """Return a conversion to a number of this range."""
+
+    def convert(value: Any) -> int:
+        text = str(value).strip()
+        number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,15}", text) else None
+        if number is None or number < least or (most is not None and number > most):
+            upper = f" and at most {most}" if most is not None else ""
+            raise ValueError(f"must be a number of at least {least}{upper}")
+        return number
+
+    return convert
+
+
+def _to_choice(*choices: str) -> Callable[[Any], str]:
+    """Return a conversion to one of these texts."""
+
+    def convert(value: Any) -> str:
+        if value not in choices:
+            raise ValueError(f"must be {', '.join(choices[:-1])} or {choices[-1]}")
+        return str(value)
+
+    return convert
+
+
+def _to_member(kind: type[StrEnum]) -> Callable[[Any], StrEnum]:
+    """Return a conversion to a member of an enumeration."""
+    choose = _to_choice(*kind)
+    return lambda value: kind(choose(value))
+
+
+def _to_base_url(value: Any) -> str:
+    """Accept an https URL, or http on loopback, without query and fragment; drop a final slash."""
+    parts = urlsplit(_to_text(value))
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("must be an address such as https://outcrop.example.com")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError("plain http is accepted on a loopback address only")
+    return str(value).rstrip("/")
+
+
+def _to_github_api_url(value: Any) -> str:
+    """Accept an https URL, or plain http on loopback; drop a final slash."""
+    parts = urlsplit(_to_text(value))
+    if not parts.hostname or (
+        parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname))
+    ):
+        raise ValueError("must be an https address such as https://api.github.com or https://HOST/api/v3")
+    return str(value).rstrip("/")
+
+
+def _to_proxy(value: Any) -> SecretText | None:
+    """Raise ValueError unless the value is the address of a proxy; an empty one is none."""
+    secret = _to_secret(value)
+    if not secret.get_secret_value():
+        return None
+    ProxyAddress.parse(secret.get_secret_value())
+    return secret
+
+
+def _to_networks(value: Any) -> tuple[str, ...]:
+    """Raise ValueError unless every part is an IP network or address."""
+    parts = _to_list(value)
+    for part in parts:
+        ipaddress.ip_network(part, strict=False)
+    return parts
+
+
+def _to_connections(value: Any) -> tuple[str, ...]:
+    """Raise ValueError unless every part is `host:port=address:port`."""
+    parts = _to_list(value)
+    for part in parts:
+        if not re.fullmatch(r"[^:=]+:\d{1,5}=(?:\[[0-9A-Fa-f:.]+\]|[0-9.]+):\d{1,5}", part):
+            raise ValueError("must be a list of host:port=address:port")
+    return parts
+
+
+def _to_metrics_listen(value: Any) -> str:
+    """Raise ValueError unless the text is `host:port`; an IPv6 address is in brackets."""
+    _split_address(_to_text(value))
+    return str(value)
+
+
+def _to_ports(value: Any) -> tuple[str, ...]:
+    """Raise ValueError unless every part is a port."""
+    parts = _to_list(value)
+    if any(re.fullmatch(r"[0-9]{1,5}", part) is None or not 1 <= int(part) <= _MAX_PORT for part in parts):
+        raise ValueError("must be a list of ports such as 443,8443")
+    return parts
+
+
+def _to_host_tokens(value: Any) -> SecretText:
+    """Raise ValueError unless every part is HOST=TOKEN."""
+    secret = _to_secret(value)
+    parse_host_tokens(secret.get_secret_value())
+    return secret
+
+
+def _to_notice(value: Any) -> str:
+    """Raise ValueError for a text that is too long."""
+    if len(_to_text(value)) > _MAX_NOTICE:
+        raise ValueError(f"must have at most {_MAX_NOTICE} characters")
+    return str(value)
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(Settings.PATHS, _to_path),
+    **dict.fromkeys(("database_url", "host", "url"), _to_text),
+    **dict.fromkeys(("secret_key", "github_token", "api_key"), _to_secret),
+    **dict.fromkeys(("trusted_proxies", "egress_allow"), _to_networks),
+    **dict.fromkeys(("max_source_seconds", "max_source_disk_mb", "max_work_disk_mb"), _to_number(1)),
+    "port": _to_number(0, _MAX_PORT),
+    "base_url": _to_base_url,
+    "rate_limit_per_minute": _to_number(0, 1_000_000),
+    "cors_origins": _to_list,
+    "egress_connect_to": _to_connections,
+    "egress_source": lambda value: str(ipaddress.ip_address(value)),
+    "egress_closed": _to_bool,
+    "egress_proxy": _to_proxy,
+    "webhook_ports": _to_ports,
+    "github_api_url": _to_github_api_url,
+    "host_tokens": _to_host_tokens,
+    "validate_": _to_choice("off", "safe", "full"),
+    "stale_after_days": _to_number(1, 3650),
+    "keep_secrets": _to_member(KeepSecrets),
+    "max_source_memory_mb": _to_number(300),
+    "max_findings_per_source": _to_number(1),
+    "import_max_mb": _to_number(1, 100_000),
+    "notice": _to_notice,
+    "metrics_listen": _to_metrics_listen,
+    "log_level": _to_choice("debug", "info", "warning", "error"),
+    "log_format": _to_choice("text", "json"),
+}

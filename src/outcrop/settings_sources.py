@@ -6,15 +6,11 @@ No file of the current folder is read: it may belong to somebody else's reposito
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from dotenv import dotenv_values
-from pydantic import ValidationError
-
 from outcrop.domain.errors import OperatorError
-from outcrop.settings import Settings
+from outcrop.settings import SettingError, Settings
 
 PREFIX = "OUTCROP_"
 SETTINGS_FILE = "outcrop.env"  # in the data folder
@@ -37,18 +33,18 @@ class LoadedSettings:
     """The settings, where each that is not a default comes from, and warnings for the operator."""
 
     settings: Settings
-    origins: dict[str, str]  # argument of Settings -> source
+    origins: dict[str, str]  # field of Settings -> source
     warnings: list[str]
 
 
-def variable(argument: str) -> str:
-    """Return the name of the environment variable for an argument of Settings."""
-    return PREFIX + argument.upper().removeprefix(PREFIX)
+def variable(name: str) -> str:
+    """Return the name of the environment variable for a field of Settings."""
+    return PREFIX + name.upper().rstrip("_")
 
 
-def arguments() -> list[str]:
-    """Return the names of all arguments of Settings."""
-    return [str(field.validation_alias or name) for name, field in Settings.model_fields.items()]
+def setting_names() -> list[str]:
+    """Return the names of all fields of Settings."""
+    return [field.name for field in fields(Settings)]
 
 
 def load_settings(env_file: Path | None = None, *, folder_in_data: str = "") -> Settings:
@@ -117,11 +113,14 @@ def default_data_dir(environment: Mapping[str, str]) -> tuple[Path, str | None]:
 
 def _read_settings_file(file: Path) -> SettingsSource:
     """Read a file of settings; relative paths start at its folder. A file that does not exist sets none."""
+    content: Mapping[str, str | None] = {}
     try:
         with file.open(encoding="utf-8") as lines:
+            from dotenv import dotenv_values  # noqa: PLC0415 - most commands read no such file
+
             content = dotenv_values(stream=lines)
     except (FileNotFoundError, NotADirectoryError):
-        content = {}
+        pass
     except (OSError, UnicodeDecodeError) as error:
         raise OperatorError(f"cannot read the settings in {file}: {_reason(error)}") from None
     return _read_source(content, str(file), folder=file.parent)
@@ -133,20 +132,20 @@ def _read_source(content: Mapping[str, str | None], name: str, *, folder: Path |
     values: dict[str, str] = {}
     origins: dict[str, str] = {}
     known: set[str | None] = set()
-    for field, argument in zip(Settings.model_fields, arguments(), strict=True):
-        own = variable(argument)
+    for field in setting_names():
+        own = variable(field)
         from_file = own + FILE_SUFFIX if field in Settings.SECRET else None
         known |= {own, from_file}
         if own in given:
             if from_file in given:
                 raise OperatorError(f"{own} and {from_file} are both set ({name}); set one of them")
             path = folder / _expand_home(Path(given[own])) if folder and field in Settings.PATHS else None
-            values[argument] = given[own] if path is None else str(path)
-            origins[argument] = name
+            values[field] = given[own] if path is None else str(path)
+            origins[field] = name
         elif from_file is not None and from_file in given:
             path = (folder or Path()) / _expand_home(Path(given[from_file]))
-            values[argument] = _read_secret(from_file, path)
-            origins[argument] = f"{name}, {from_file}"
+            values[field] = _read_secret(from_file, path)
+            origins[field] = f"{name}, {from_file}"
     unknown = sorted(key for key in given if key.startswith(PREFIX) and key not in known)
     return SettingsSource(values, origins, unknown)
 
@@ -178,7 +177,9 @@ def _expand_home(path: Path) -> Path:
 
 def _describe_unknown(name: str) -> str:
     """Return a warning for a variable that is no setting, with the most similar one."""
-    names = [variable(argument) for argument in arguments()]
+    from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
+
+    names = [variable(field) for field in setting_names()]
     names += [variable(field) + FILE_SUFFIX for field in Settings.SECRET]
     stem = name.removesuffix(FILE_SUFFIX)  # only secrets are read from files
     similar = [stem] if stem in names else get_close_matches(name, names, n=1, cutoff=0.7)
@@ -189,7 +190,5 @@ def _build_settings(values: Mapping[str, str]) -> Settings:
     """Return the settings with these values. For a wrong one, raise OperatorError with its name only."""
     try:
         return Settings(**dict(values))  # type: ignore[arg-type]
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        name = variable(str(first["loc"][0])) if first["loc"] else "settings"
-        raise OperatorError(f"{name}: {first['msg'].removeprefix('Value error, ')}") from None
+    except SettingError as error:
+        raise OperatorError(f"{variable(error.name)}: {error}") from None

@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-import structlog
-
 from outcrop import __version__
+from outcrop.lazy_logger import get_logger
 from outcrop.limits import TRACE_FLUSH_SECONDS
 
 SERVICE = "outcrop"  # `service.name`, unless the variables have another one
@@ -26,7 +25,7 @@ _PROPAGATOR = "tracecontext"
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(slots=True)

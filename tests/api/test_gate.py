@@ -25,7 +25,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from outcrop.cli.api_server import ApiProtocol
-from outcrop.settings import Settings
+from outcrop.settings import SecretText, Settings
 from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keyring
 from tests.support.backend import Backend, Tenant, running_server
@@ -552,7 +552,7 @@ def away(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Away]:
         settings = Settings(
             database_url=url,
             data_dir=folder,
-            secret_key="a key for the tests only, no secret",
+            secret_key=SecretText("a key for the tests only, no secret"),
         )
         with (
             running_server(settings, rate_limit=0) as server,

@@ -12,7 +12,7 @@ import pytest
 
 from outcrop.domain import clock
 from outcrop.runtime import prepare_database
-from outcrop.settings import Settings
+from outcrop.settings import SecretText, Settings
 from outcrop.store import disk
 from tests.support.command import Ran, run
 from tests.support.databases import migrated_database
@@ -27,7 +27,9 @@ Doctor = Callable[..., tuple[Ran, dict[str, Any]]]
 def own_database(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Migrate a database that no other test writes to: `doctor` checks the rows of all accounts."""
     url = migrated_database(cluster, f"doctor_{worker_id}")
-    made = Settings(database_url=url, data_dir=tmp_path_factory.mktemp("doctor"), secret_key=SECRET_KEY)
+    made = Settings(
+        database_url=url, data_dir=tmp_path_factory.mktemp("doctor"), secret_key=SecretText(SECRET_KEY)
+    )
     asyncio.run(prepare_database(made, url))
     return made
 

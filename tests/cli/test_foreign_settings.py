@@ -123,7 +123,7 @@ def test_a_relative_path_starts_at_the_folder_of_its_file(here: Path) -> None:
     ("arguments", "line"),
     [
         (["--env-file", "absent"], "--env-file absent: no such file"),
-        (["--env-file=wrong.env"], "OUTCROP_VALIDATE: Input should be 'off', 'safe' or 'full'"),
+        (["--env-file=wrong.env"], "OUTCROP_VALIDATE: must be off, safe or full"),
         (["--env-file", "binary.env"], "cannot read the settings in {here}/binary.env: it is not UTF-8"),
         (["--env-file", "."], "cannot read the settings in {here}: is a directory"),
     ],
@@ -138,4 +138,4 @@ def test_a_wrong_file_is_one_line(here: Path, arguments: list[str], line: str) -
 def test_a_file_that_is_named_is_read_without_a_warning(here: Path) -> None:
     (here / ".env").write_text("OUTCROP_VALIDATE=perhaps\n")
     ran = outcrop("--env-file", ".env", "account", "list", here=here)
-    assert ran.err == "outcrop: OUTCROP_VALIDATE: Input should be 'off', 'safe' or 'full'\n"
+    assert ran.err == "outcrop: OUTCROP_VALIDATE: must be off, safe or full\n"

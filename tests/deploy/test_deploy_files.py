@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from outcrop import __version__
 from outcrop.cli.commands import called_command
 from outcrop.settings import Settings
-from outcrop.settings_sources import FILE_SUFFIX, arguments, variable
+from outcrop.settings_sources import FILE_SUFFIX, setting_names, variable
 from tests.docs import inventory
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ CONTAINERFILE = (ROOT / "Containerfile").read_text()
 COMPOSE = YAML(typ="safe").load(ROOT / "compose.yaml")
 KUSTOMIZATION = YAML(typ="safe").load(DEPLOY / "kubernetes/kustomization.yaml")
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
-VARIABLES = {variable(argument) for argument in arguments()} | {
+VARIABLES = {variable(name) for name in setting_names()} | {
     variable(field) + FILE_SUFFIX for field in Settings.SECRET
 }
 COMMANDS = inventory.commands()
@@ -103,7 +103,7 @@ def test_pods_have_probes_on_ports_that_they_listen_on() -> None:
     assert worker["livenessProbe"]["httpGet"] == {"path": "/metrics", "port": "metrics"}
     (settings,) = of_kind("ConfigMap")
     ports = {port["name"]: port["containerPort"] for port in serve["ports"]}
-    assert ports == {"http": Settings.model_fields["port"].default, "metrics": 9464}
+    assert ports == {"http": Settings.port, "metrics": 9464}
     assert settings["data"]["OUTCROP_METRICS_LISTEN"].endswith(f":{ports['metrics']}")
     Settings(**{name.removeprefix("OUTCROP_").lower(): value for name, value in settings["data"].items()})
 

@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,12 @@ from outcrop.domain.errors import OutcropError
 from outcrop.domain.events import EventType
 from outcrop.domain.finding import TriageAction
 from outcrop.settings import Settings
+from outcrop.settings_sources import variable
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/outcrop"
 
-SETTINGS = {
-    str(field.validation_alias or f"OUTCROP_{name.upper()}"): field
-    for name, field in Settings.model_fields.items()
-}
+SETTINGS = {variable(field.name): field for field in fields(Settings)}
 # A secret setting can also be read from a file, which such a variable names.
 FILE_SETTINGS = {f"OUTCROP_{name.upper()}_FILE" for name in Settings.SECRET}
 # The groups of actions in the audit trail; the name of an action is `group.verb`.

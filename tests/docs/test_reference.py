@@ -5,7 +5,6 @@ import shlex
 from typing import Any
 
 import pytest
-from pydantic_core import PydanticUndefined
 
 from outcrop.cli import metrics_server
 from outcrop.domain.events import EventType
@@ -38,7 +37,7 @@ def test_the_table_of_settings_has_every_setting_and_no_other() -> None:
 def test_the_default_of_a_setting_is_the_real_one(name: str) -> None:
     default = SETTINGS[name].default
     (shown,) = [cells[1] for cells in rows(section("operating.md", "Settings")) if name in names(cells[0])]
-    if default is PydanticUndefined or default is None or default == []:
+    if default in {None, ()}:
         assert "`" not in shown, "a setting without a default is described in words"
     else:
         assert shown == f"`{str(default).lower() if isinstance(default, bool) else default}`"

@@ -19,7 +19,7 @@ from outcrop.domain.clock import now
 from outcrop.domain.finding import Confidence, Finding, SourceType, Status, Validation, Visibility
 from outcrop.domain.paging import FindingQuery
 from outcrop.runtime import prepare_database
-from outcrop.settings import Settings
+from outcrop.settings import SecretText, Settings
 from outcrop.store import db as database
 from outcrop.store.db import Connection
 from outcrop.store.findings import bulk, scores, suppressions, table, verdicts
@@ -52,7 +52,7 @@ def store(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory
     """Create a database of its own, since the statistics of its tables matter."""
     url = migrated_database(cluster, f"plans_{worker_id}")
     settings = Settings(
-        _env_file=None, database_url=url, data_dir=tmp_path_factory.mktemp("plans"), secret_key=SECRET_KEY
+        database_url=url, data_dir=tmp_path_factory.mktemp("plans"), secret_key=SecretText(SECRET_KEY)
     )
     with Backend(settings, asyncio.run(prepare_database(settings, url)), "http://127.0.0.1:9") as backend:
         yield backend

@@ -19,7 +19,7 @@ from outcrop.domain.secret import Secret, reveal
 from outcrop.runtime import prepare_database
 from outcrop.services import accounts, maintenance, webhooks
 from outcrop.services.exchange.importer import import_findings
-from outcrop.settings import Settings
+from outcrop.settings import SecretText, Settings
 from outcrop.store import boxes, operator_key
 from outcrop.store.db import Connection, connect
 from outcrop.store.keyring import DamagedValueError, Keyring
@@ -102,7 +102,7 @@ def run_once(url: str, work: Callable[[Connection], Awaitable[T]]) -> T:
 @pytest.fixture
 def separate(cluster: str, worker_id: str) -> Separate:
     url = migrated_database(cluster, f"boxes_{worker_id}")
-    keys = asyncio.run(prepare_database(Settings(database_url=url, secret_key=SECRET_KEY), url))
+    keys = asyncio.run(prepare_database(Settings(database_url=url, secret_key=SecretText(SECRET_KEY)), url))
     file = io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in (make_line() for _ in range(5))))
 
     async def fill(db: Connection) -> Account:

@@ -20,7 +20,7 @@ from outcrop.domain.paging import OrderDir, Page
 from outcrop.runtime import prepare_database
 from outcrop.services import maintenance
 from outcrop.services.findings import incidents as service
-from outcrop.settings import Settings
+from outcrop.settings import SecretText, Settings
 from outcrop.store.findings import rollups
 from outcrop.store.incidents import listing, pending
 from outcrop.store.operator_key import OperatorKey
@@ -55,7 +55,9 @@ STORED = """
 def store(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """Create a database that no other test writes to, since the counts of all accounts are compared."""
     url = migrated_database(cluster, f"incidents_{worker_id}")
-    settings = Settings(database_url=url, data_dir=tmp_path_factory.mktemp("data"), secret_key=SECRET_KEY)
+    settings = Settings(
+        database_url=url, data_dir=tmp_path_factory.mktemp("data"), secret_key=SecretText(SECRET_KEY)
+    )
     with Backend(settings, asyncio.run(prepare_database(settings, url)), "http://127.0.0.1") as backend:
         yield backend
 

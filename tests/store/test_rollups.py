@@ -36,7 +36,7 @@ from outcrop.domain.paging import FindingQuery
 from outcrop.runtime import prepare_database
 from outcrop.services import accounts
 from outcrop.services import findings as triage
-from outcrop.settings import Settings
+from outcrop.settings import SecretText, Settings
 from outcrop.store import db as database
 from outcrop.store import schema
 from outcrop.store.db import Connection
@@ -68,7 +68,9 @@ SERVICES = ["aws", "aws_s3", "stripe", "ünï"]
 def store(cluster: str, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """Create a database that no other test writes to, since the counts of all accounts are compared."""
     url = migrated_database(cluster, f"rollups_{worker_id}")
-    settings = Settings(database_url=url, data_dir=tmp_path_factory.mktemp("data"), secret_key=SECRET_KEY)
+    settings = Settings(
+        database_url=url, data_dir=tmp_path_factory.mktemp("data"), secret_key=SecretText(SECRET_KEY)
+    )
     with Backend(settings, asyncio.run(prepare_database(settings, url)), "http://127.0.0.1") as backend:
         yield backend
 

@@ -17,7 +17,7 @@ from outcrop.net.post import PostClient
 from outcrop.runtime import prepare_database
 from outcrop.services import accounts, webhooks
 from outcrop.services.delivery import SLOTS, DeliveryWorker
-from outcrop.settings import Settings
+from outcrop.settings import SecretText, Settings
 from outcrop.store import db as database
 from outcrop.store import outbox
 from outcrop.store.db import Connection
@@ -129,7 +129,7 @@ async def deliver_all(
 @contextmanager
 def open_testbed(url: str, folder: Path) -> Iterator[DeliveryTestbed]:
     """Open a database for tests of deliveries; migrate it if it is empty."""
-    settings = Settings(database_url=url, data_dir=folder, secret_key=SECRET_KEY)
+    settings = Settings(database_url=url, data_dir=folder, secret_key=SecretText(SECRET_KEY), validate_="off")
     with Backend(settings, asyncio.run(prepare_database(settings, url)), "http://127.0.0.1") as backend:
         yield DeliveryTestbed(backend)
 

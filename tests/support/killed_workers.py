@@ -25,7 +25,7 @@ from outcrop.net.post import PostClient
 from outcrop.runtime import prepare_database
 from outcrop.services import delivery
 from outcrop.services.delivery import DeliveryWorker
-from outcrop.settings import Settings
+from outcrop.settings import SecretText, Settings
 from outcrop.store import db as database
 from outcrop.store import outbox
 from outcrop.store.keyring import Keyring
@@ -191,7 +191,9 @@ class WorkerParent:
 def main() -> None:
     """Execute the commands of standard input."""
     url, port, ca_file = sys.argv[1:4]
-    settings = Settings(database_url=url, data_dir=Path("/nonexistent"), secret_key=SECRET_KEY)
+    settings = Settings(
+        database_url=url, data_dir=Path("/nonexistent"), secret_key=SecretText(SECRET_KEY), validate_="off"
+    )
     egress = Egress.parse(["127.0.0.0/8"], [f"{HOST}:443=127.0.0.1:{port}"], Path(ca_file))
     set_up_logs("error", "json")
     delivery._IDLE_PAUSE = 0.05

@@ -22,7 +22,7 @@ from outcrop.domain.target import OPTIONS, TargetKind, TargetSpec
 from outcrop.runtime import prepare_database
 from outcrop.services.pipeline.enqueue import start_run
 from outcrop.services.pipeline.maintenance import requeue_stalled_jobs
-from outcrop.settings import Settings
+from outcrop.settings import SecretText, Settings
 from tests.support.backend import Backend, Tenant, running_server
 from tests.support.git_host import ENV, GitHost, git_host
 from tests.support.github_host import GitHubHost, github_host, merge_egress
@@ -254,7 +254,7 @@ def history(seed: str) -> str:
 @contextmanager
 def open_deployment(folder: Path, url: str) -> Iterator[Deployment]:
     """Open a deployment on an empty database; at the end, kill all processes that it has started."""
-    settings = Settings(database_url=url, data_dir=folder, secret_key=SECRET_KEY)
+    settings = Settings(database_url=url, data_dir=folder, secret_key=SecretText(SECRET_KEY), validate_="off")
     with ExitStack() as stack:
         (folder / "repositories").mkdir()
         (folder / "tls").mkdir()

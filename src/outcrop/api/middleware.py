@@ -5,12 +5,11 @@ The order is fixed: redirect, 401, 403, 429. Paths, methods and parameters are c
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-import structlog
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -22,6 +21,7 @@ from outcrop.api.v2.context import ApiV2Context
 from outcrop.domain.account import token_digest
 from outcrop.domain.errors import UnavailableError
 from outcrop.domain.secret import MASK
+from outcrop.lazy_logger import get_logger
 from outcrop.limits import REQUEST_SECONDS
 from outcrop.notes import NoteCleaner
 from outcrop.runtime import Runtime
@@ -35,7 +35,7 @@ _V2_DESCRIPTION = "/api/v2/openapi.json"  # needs no key
 _HOOKS = "/hooks/"  # needs no key either: the token in the path is a secret
 _HSTS = (b"strict-transport-security", b"max-age=31536000")
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class RequestMiddleware:
@@ -52,7 +52,7 @@ class RequestMiddleware:
         notes: NoteCleaner,
         base_url: str,
         rate_limit: int | None,
-        cors_origins: list[str],
+        cors_origins: Sequence[str],
         timeout_page: Callable[[Scope, UnavailableError | None], Response | None],
         name_route: Callable[[str], str],
         deadline: float = REQUEST_SECONDS,

@@ -9,15 +9,14 @@ import ssl
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-import structlog
-
+from outcrop.lazy_logger import get_logger
 from outcrop.limits import REQUEST_HEAD_SECONDS
 
 _RESERVED_DESCRIPTORS = 64  # for the database, files and the probes of the process itself
 _PAUSE = 0.1  # seconds until the next try if no descriptor is free
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Connection:

@@ -1,6 +1,7 @@
 """`outcrop scan --account`: scan targets for an account, in the foreground."""
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -35,7 +36,7 @@ def scan_for_account(
     validate: bool,
 ) -> None:
     """Scan the targets one after the other; each is a scan run. Print the runs; exit with 2 if one failed."""
-    settings = start() if validate else start().model_copy(update={"validate_": "off"})
+    settings = start() if validate else replace(start(), validate_="off")
     specs = [_spec(target, kind, host_url, settings, discussions=discussions) for target in targets]
     try:
         runs = run(lambda: _main(settings, slug, specs, jobs or count_cores()))

@@ -3,13 +3,14 @@
 import asyncio
 import hashlib
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 from urllib.error import URLError
 
 import typer
 
-from outcrop.cli.env_file import read_settings
+from outcrop.cli.env_file import load
 from outcrop.cli.listen import listen
 from outcrop.cli.serve import ListenOptions, supervise
 from outcrop.cli.session import run
@@ -49,11 +50,9 @@ def demo(
 
 def demo_settings() -> Settings:
     """Return the operator's settings, by default with the demo's own data folder and quiet logs."""
-    settings = read_settings("demo")
-    changes: dict[str, object] = {"base_url": None}
-    if "log_level" not in settings.model_fields_set:
-        changes["log_level"] = "warning"
-    return settings.model_copy(update=changes)
+    loaded = load("demo")
+    settings = replace(loaded.settings, base_url=None)
+    return settings if "log_level" in loaded.origins else replace(settings, log_level="warning")
 
 
 async def _demo(settings: Settings, listening: ListenOptions) -> None:
@@ -66,7 +65,7 @@ async def _demo(settings: Settings, listening: ListenOptions) -> None:
     _show("demo   the code host, web site, receiver and issuers are stand-ins on this machine;")
     _show("demo   no other host is contacted")
     with open_database(settings, watch=True) as url:
-        own = settings.model_copy(update={"database_url": url})
+        own = replace(settings, database_url=url)
         async with open_stand_ins(folder, clock.now(), _show) as stand_ins, open_session(own) as session:
             account, made = await find_account(session, clock.now())
             if made:

@@ -1,15 +1,13 @@
 """The command `outcrop finding`."""
 
-import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from outcrop.cli.session import AsJson, Slug, print_json, run, show, start
+from outcrop.cli.tables import print_table
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Finding, public_fields
 from outcrop.domain.ids import parse_id
@@ -40,12 +38,11 @@ def finding(
         return
     show({name: value for name, value in _fields(shown).items() if value is not None}, as_json=False)
     print()
-    table = Table("points", "of", "part", "because", box=None, pad_edge=False, header_style="bold")
-    for reason in reasons:
-        table.add_row(
-            f"{reason.points:.0f}", f"{reason.most:.0f}", reason.name.replace("_", " "), reason.sentence
-        )
-    Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False).print(table)
+    rows = (
+        [f"{reason.points:.0f}", f"{reason.most:.0f}", reason.name.replace("_", " "), reason.sentence]
+        for reason in reasons
+    )
+    print_table(("points", "of", "part", "because"), list(rows))
 
 
 def _fields(found: Finding) -> dict[str, Any]:

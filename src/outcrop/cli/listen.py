@@ -4,14 +4,13 @@ import asyncio
 import errno
 import socket
 
-import structlog
-
 from outcrop.domain.errors import OperatorError
+from outcrop.lazy_logger import get_logger
 
 BIND_SECONDS = 15.0  # children of a killed service may listen for 10 s after its death
 _BIND_INTERVAL = 0.2
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 async def listen(host: str, port: int) -> socket.socket:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -149,7 +150,7 @@ def keep(
     as_json: AsJson = False,
 ) -> None:
     """Set which credentials are stored, for all processes of the database. With none, a worker erases all."""
-    settings = start().model_copy(update={"keep_secrets": None})  # the setting to change may differ
+    settings = replace(start(), keep_secrets=None)  # the setting to change may differ
 
     async def main() -> None:
         async with open_session(settings) as session:

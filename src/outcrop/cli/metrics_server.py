@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import structlog
-
 from outcrop import __version__, metrics
 from outcrop.cli.listen import listen
+from outcrop.lazy_logger import get_logger
 from outcrop.limits import METRICS_CONNECTIONS, METRICS_HEAD_BYTES, METRICS_HEAD_SECONDS, METRICS_SEND_SECONDS
 from outcrop.services.activity import MEASURE_SECONDS, Activity, measure
 from outcrop.settings import Settings
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 PATH = "/metrics"
 _MEASURE_EVERY = 1.0  # seconds; several servers may ask
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(slots=True)

@@ -7,11 +7,10 @@ from itertools import islice
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from outcrop.cli.session import AsJson, print_json, show, show_all, start
 from outcrop.cli.streams import fail
+from outcrop.cli.tables import print_table
 from outcrop.client import Client, NotFound, OutcropApiError
 from outcrop.client.types import BulkActionName, FindingFields
 from outcrop.domain.errors import BadInputError
@@ -102,11 +101,11 @@ def explain(finding_id: Id, as_json: AsJson = False) -> None:
         print_json(score)
         return
     print(f"score {score['composite_score']:g}")
-    table = Table("points", "of", "part", "because", box=None, pad_edge=False, header_style="bold")
-    for part in score["parts"]:
-        name = part["name"].replace("_", " ")
-        table.add_row(f"{part['points']:.0f}", f"{part['max']:.0f}", name, part["reason"])
-    Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False).print(table)
+    rows = (
+        [f"{part['points']:.0f}", f"{part['max']:.0f}", part["name"].replace("_", " "), part["reason"]]
+        for part in score["parts"]
+    )
+    print_table(("points", "of", "part", "because"), list(rows))
 
 
 @app.command()

@@ -14,7 +14,7 @@ from uuid import uuid4
 import orjson
 
 from outcrop import __version__
-from outcrop.cli.scan_summary import summarize
+from outcrop.cli.scan_table import print_findings_table
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
@@ -147,12 +147,8 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
 
 def print_findings(report: ScanReport, format_: OutputFormat, style: OutputStyle) -> None:
     """Write the findings to stdout in the given format."""
-    if format_ is OutputFormat.TABLE and not report.findings:
-        print(summarize(report, validated=style.validated))
-    elif format_ is OutputFormat.TABLE:
-        from outcrop.cli.terminal import print_table  # noqa: PLC0415 - imports rich
-
-        print_table(report, show_secrets=style.show_secrets, validated=style.validated)
+    if format_ is OutputFormat.TABLE:
+        print_findings_table(report, show_secrets=style.show_secrets, validated=style.validated)
     else:
         sys.stdout.buffer.write(render(report, format_, style))
 
@@ -163,10 +159,10 @@ def render(report: ScanReport, format_: OutputFormat, style: OutputStyle) -> byt
     well = not report.failures
     match format_:
         case OutputFormat.TABLE:
-            from outcrop.cli.terminal import print_table  # noqa: PLC0415
-
             text = io.StringIO()
-            print_table(report, show_secrets=style.show_secrets, validated=style.validated, file=text)
+            print_findings_table(
+                report, show_secrets=style.show_secrets, validated=style.validated, file=text
+            )
             content = text.getvalue().encode("utf-8", "backslashreplace")
         case OutputFormat.JSON:
             content = _json(shown)

@@ -15,7 +15,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-import structlog
 import typer
 
 from outcrop.cli import importing
@@ -24,6 +23,7 @@ from outcrop.cli.listen import listen
 from outcrop.cli.metrics_server import Recording, open_metrics
 from outcrop.cli.session import run, start
 from outcrop.domain.errors import BadInputError, OperatorError
+from outcrop.lazy_logger import get_logger
 from outcrop.runtime import open_database, open_runtime, prepare_database
 from outcrop.settings import Settings, is_loopback
 from outcrop.sources.fork_pool import count_cores
@@ -38,7 +38,7 @@ _WORKER_STATEMENT_TIMEOUT = 600.0
 _MAX_DATABASE_RETRY_DELAY = 30.0  # seconds
 
 T = TypeVar("T")
-log = structlog.get_logger()
+log = get_logger()
 
 
 class ChildRole(StrEnum):

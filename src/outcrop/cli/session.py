@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from outcrop.cli.env_file import read_settings
+from outcrop.cli.tables import print_table
 from outcrop.domain.errors import BadInputError
 from outcrop.logs import set_up_logs
 from outcrop.settings import Settings
@@ -108,11 +107,7 @@ def show_all(records: Sequence[Mapping[str, object]], columns: Sequence[str], *,
     if as_json:
         print_json(list(records))
         return
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for record in records:
-        table.add_row(*(_plain(record[column]) for column in columns))
-    width = None if sys.stdout.isatty() else 400
-    Console(width=width, highlight=False, markup=False).print(table)
+    print_table(columns, [[_plain(record[column]) for column in columns] for record in records])
 
 
 def _plain(value: object) -> str:

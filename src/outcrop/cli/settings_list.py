@@ -1,14 +1,12 @@
 """`outcrop settings`: every setting with its value, where the value comes from, and the default."""
 
+from dataclasses import fields
 from typing import Any
-
-from pydantic import SecretStr
-from pydantic_core import PydanticUndefined
 
 from outcrop.cli.env_file import load
 from outcrop.cli.session import AsJson, show_all
 from outcrop.settings import Settings
-from outcrop.settings_sources import LoadedSettings, arguments, variable
+from outcrop.settings_sources import LoadedSettings, variable
 
 _MASKED = "********"
 
@@ -23,21 +21,21 @@ def describe_settings(loaded: LoadedSettings) -> list[dict[str, object]]:
     """Return a record for each setting. Values are texts as in the environment, or None."""
     return [
         {
-            "setting": variable(argument),
-            "value": _text(getattr(loaded.settings, name), masked=name in Settings.SECRET),
-            "source": loaded.origins.get(argument, "default"),
+            "setting": variable(field.name),
+            "value": _text(getattr(loaded.settings, field.name), masked=field.name in Settings.SECRET),
+            "source": loaded.origins.get(field.name, "default"),
             "default": _text(field.default, masked=False),
         }
-        for argument, (name, field) in zip(arguments(), Settings.model_fields.items(), strict=True)
+        for field in fields(Settings)
     ]
 
 
 def _text(value: Any, *, masked: bool) -> str | None:
     """Return a value as the environment would have it; None for no value and for an empty list."""
-    if value is None or value is PydanticUndefined or value == []:
+    if value is None or value == ():
         return None
-    if masked or isinstance(value, SecretStr):
+    if masked:
         return _MASKED
     if isinstance(value, bool):
         return str(value).lower()
-    return ",".join(value) if isinstance(value, list) else str(value)
+    return ",".join(value) if isinstance(value, tuple) else str(value)

@@ -5,13 +5,12 @@ Such a client keeps a connection, a file descriptor and the unsent part of its r
 
 import asyncio
 
-import structlog
-
+from outcrop.lazy_logger import get_logger
 from outcrop.limits import CLIENT_BYTES_PER_SECOND, CLIENT_SECONDS
 
 _TICK = 1.0  # seconds
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class ReadWatch:

@@ -16,8 +16,6 @@ from datetime import datetime
 from secrets import randbits
 from typing import Any, Protocol
 
-import structlog
-
 from outcrop import metrics
 from outcrop.domain.account import WEBHOOK_PLANS
 from outcrop.domain.clock import now
@@ -29,6 +27,7 @@ from outcrop.domain.webhook import (
     is_success,
     write_body,
 )
+from outcrop.lazy_logger import get_logger
 from outcrop.limits import WEBHOOK_LOGGED_BYTES, WEBHOOK_RESPONSE_BYTES
 from outcrop.net.post import PostError, PostResponse
 from outcrop.store import outbox, webhooks
@@ -48,7 +47,7 @@ _RECONNECT_PAUSE = 2.0  # seconds
 _STOP_TIMEOUT = 4.0  # seconds in which running deliveries may end when the worker is stopped
 _WRITE_TIMEOUT = 2.0  # seconds for writing their results
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class PostFunction(Protocol):

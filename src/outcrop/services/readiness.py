@@ -4,8 +4,7 @@ import asyncio
 import time
 from enum import StrEnum
 
-import structlog
-
+from outcrop.lazy_logger import get_logger
 from outcrop.store import disk
 from outcrop.store.db import UNAVAILABLE, Connection, Pool, fetch_single_row
 
@@ -13,7 +12,7 @@ MIN_FREE_BYTES = 100 << 20
 PROBE_INTERVAL = 5.0  # seconds; anybody may ask, so not every question writes
 _CONNECTION_TIMEOUT = 2.0  # seconds
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class Readiness(StrEnum):

@@ -44,7 +44,7 @@ from outcrop.sources.located import (
     printable_path,
 )
 
-_MIN_BATCH_BYTES = 64 << 10  # of the first batch: a small one gets every process to work at once
+_MIN_BATCH_BYTES = 1 << 20  # of the first batch: a second process costs as much as scanning this
 _MAX_BATCH_BYTES = 8 << 20  # batches double up to this size
 _OPEN_COST_BYTES = 4 << 10  # opening a file takes about as long as reading this much
 _BUFFER_BYTES = (

@@ -66,11 +66,13 @@ def run_in_processes(  # noqa: C901 - starting and receiving share the processes
     if a process fails or dies, and what the `batches` iterator raises. When the caller stops early, the
     processes are killed. When `budget` is cut short, it has killed the processes: the results end early.
     """
+    remaining = iter(batches)
+    first = list(islice(remaining, jobs))  # at most one process per batch, which it starts with
     context = multiprocessing.get_context("fork")
     queue: multiprocessing.Queue[Any] = context.Queue(maxsize=jobs * 2)
     processes: dict[Connection, BaseProcess] = {}
-    remaining = iter(batches)
-    compile_all()  # here, and not in every process
+    if len(first) > 1:
+        compile_all()  # here, and not in every process; a single process compiles what it uses
     gc.freeze()  # a garbage collection would write to the shared pages, and each process would copy them
 
     def start_process(*first_batch: Any) -> None:
@@ -90,7 +92,7 @@ def run_in_processes(  # noqa: C901 - starting and receiving share the processes
     errors: list[BaseException] = []
     stop = threading.Event()
     try:
-        for batch in list(islice(remaining, jobs)):  # at most one process per batch, which it starts with
+        for batch in first:
             start_process(batch)
         feeder = threading.Thread(
             target=_feed, args=(remaining, queue, len(processes), stop, errors), daemon=True
@@ -104,6 +106,7 @@ def run_in_processes(  # noqa: C901 - starting and receiving share the processes
                 processes.pop(pipe).join()
                 pipe.close()
                 if result is _ProcessEnd.GROWN:
+                    compile_all()
                     start_process()
         feeder.join()
         if errors:

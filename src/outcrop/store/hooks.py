@@ -6,13 +6,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import structlog
-
 from outcrop.domain.push import Hook, HookHost
+from outcrop.lazy_logger import get_logger
 from outcrop.store.db import Connection, fetch_single_row
 from outcrop.store.locks import AdvisoryLock
 
-log = structlog.get_logger()
+log = get_logger()
 
 _MINUTE = "interval '60 s'"
 _HOOK = """h.id, a.slug, h.host, h.created_at, h.created_by, date_trunc('second', w.used_at), h.ignored,

@@ -5,9 +5,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 
-import structlog
-
 from outcrop.domain.clock import MAX_CLOCK_ERROR
+from outcrop.lazy_logger import get_logger
 from outcrop.runtime import Runtime
 from outcrop.services import sessions
 from outcrop.store import db as database
@@ -16,7 +15,7 @@ from outcrop.store.findings import rollups
 from outcrop.store.incidents import pending
 from outcrop.store.runs import scans
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 async def run_every(

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 import procrastinate
-import structlog
 from procrastinate.manager import JobManager
 
+from outcrop.lazy_logger import get_logger
 from outcrop.runtime import Runtime
 from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.enqueue import SCAN_SOURCE_TASK, VALIDATE_TASK
@@ -25,7 +25,7 @@ _CONCURRENT_POLLS = 8
 _MORE_PUSHES = 3  # jobs that start and plan the runs of pushes, beside those that scan
 _RECONNECT_PAUSE = 2.0  # seconds
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 async def run_jobs(runtime: Runtime, context: RunContext, stop: asyncio.Event, dead_after: float) -> None:

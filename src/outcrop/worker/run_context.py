@@ -7,9 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import structlog
-
 from outcrop.domain.secret import Secret
+from outcrop.lazy_logger import get_logger
 from outcrop.limits import ISSUER_CHECKS, ISSUER_CONNECTIONS
 from outcrop.net.guard import Egress
 from outcrop.net.http import open_http
@@ -24,7 +23,7 @@ from outcrop.validation.engine import ValidationMode, Validator
 
 MORE_PROCESSES = 2  # that scan, beside one for each job of an account
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @asynccontextmanager

@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 import procrastinate
-import structlog
 
+from outcrop.lazy_logger import get_logger
 from outcrop.runtime import Runtime
 from outcrop.services.activity import QUEUE_NAMES
 from outcrop.services.exchange.news import REVALIDATE_TASK
@@ -37,7 +37,7 @@ from outcrop.tracing import record_span
 
 _MAX_RETRY_DELAY = 60  # seconds
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 class RetryAlways(procrastinate.BaseRetryStrategy):

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
 
-import structlog
-
 from outcrop.domain.push import HookHost, ReportedPush, encode_push
 from outcrop.domain.secret import Secret
+from outcrop.lazy_logger import get_logger
 from outcrop.limits import HOOK_DELIVERIES
 from outcrop.services.hooks.manage import digest_token
 from outcrop.services.hooks.payload import TooManyValuesError, read_payload
@@ -29,7 +28,7 @@ from outcrop.store.runs import jobs
 
 START_PUSHED_TASK = "start_pushed_runs"  # the name is stored in queued jobs, so it does not change
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,11 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-import structlog
-
 from outcrop.domain.errors import BadInputError, OperatorError
 from outcrop.domain.finding import OPEN_STATUSES, Finding, Validation
 from outcrop.domain.place import SEALED_PATH, identity
 from outcrop.domain.secret import Secret, reveal
+from outcrop.lazy_logger import get_logger
 from outcrop.limits import FORMER_ADDRESSES
 from outcrop.services.pipeline.context import ACTOR, RunContext, SourceKey
 from outcrop.services.pipeline.fence import write_transaction
@@ -38,7 +37,7 @@ from outcrop.store.runs.sources import StoredFinding
 _POLL_SECONDS = 0.5  # between two tries to lock a source that another scan holds
 _JOINED = "joined"  # option of a folder that is a clone of a source with another name
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 def list_addresses(source: ScanSource) -> list[str]:

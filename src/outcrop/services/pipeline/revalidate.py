@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-import structlog
-
 from outcrop.domain.errors import BadInputError, NotFoundError, OperatorError, OutcropError
 from outcrop.domain.finding import Finding, Validation
 from outcrop.domain.secret import is_password, reveal
+from outcrop.lazy_logger import get_logger
 from outcrop.services.pipeline.context import ACTOR, ValidationContext
 from outcrop.services.pipeline.enqueue import REVALIDATE_ACTION, get_stored_credential
 from outcrop.services.pipeline.validate import RETRY_AFTER, apply_verdict, to_stored_verdict
@@ -26,7 +25,7 @@ from outcrop.validation.verdict import Verdict
 REVALIDATE_EVERY = timedelta(days=1)
 _BATCH_SIZE = 200  # credentials that are decrypted and checked together
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 async def revalidate_due(context: ValidationContext) -> int:

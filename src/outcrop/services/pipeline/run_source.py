@@ -3,11 +3,10 @@
 from dataclasses import replace
 from uuid import UUID
 
-import structlog
-
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.scan import Gap
 from outcrop.domain.target import ENCRYPTED
+from outcrop.lazy_logger import get_logger
 from outcrop.limits import SOURCE_ATTEMPTS
 from outcrop.services.pipeline.context import RunContext, SourceKey, SourceReport
 from outcrop.services.pipeline.discussion_source import scan_discussions
@@ -27,7 +26,7 @@ from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.resolve_target import ScanSource, source_from_json
 from outcrop.store.db import UNAVAILABLE
 
-log = structlog.get_logger()
+log = get_logger()
 
 _SCANS = {"site": scan_site, "discussions": scan_discussions}  # by kind of source
 

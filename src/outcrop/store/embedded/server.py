@@ -19,11 +19,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psycopg
-import structlog
 from psycopg import pq
 
 from outcrop import metrics
 from outcrop.domain.errors import OperatorError
+from outcrop.lazy_logger import get_logger
 from outcrop.store.embedded.binaries import find_programs
 from outcrop.store.embedded.cluster import (
     DATABASE,
@@ -54,7 +54,7 @@ MIN_FREE_MB = 32
 # files still exist.
 TRANSIENT_ERRORS = ("is still in use", "already exists")
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @contextmanager

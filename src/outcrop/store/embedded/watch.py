@@ -4,14 +4,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import structlog
-
 from outcrop.domain.errors import OperatorError
+from outcrop.lazy_logger import get_logger
 
 CHECK_INTERVAL = 0.5  # seconds
 MAX_RETRY_INTERVAL = 30.0  # seconds between failed starts
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 @contextmanager

@@ -7,12 +7,11 @@ that of a hook.
 from collections.abc import Sequence
 from uuid import UUID
 
-import structlog
-
 from outcrop.domain.errors import OperatorError, OutcropError
 from outcrop.domain.push import HookHost, ReportedPush
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import POLL, Target, TargetKind
+from outcrop.lazy_logger import get_logger
 from outcrop.limits import POLL_RETRY_SECONDS
 from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.enqueue import POLL_TASK, start_run
@@ -28,7 +27,7 @@ from outcrop.store.runs.polls import PollState
 _BATCH_SIZE = 100  # targets that one transaction queues
 _LEASE = 600.0  # seconds in which a queued poll is not queued again
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 async def enqueue_due_polls(context: RunContext) -> int:

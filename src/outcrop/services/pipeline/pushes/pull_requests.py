@@ -7,11 +7,10 @@ logged, and changes nothing about the run.
 from collections.abc import Sequence
 from uuid import UUID
 
-import structlog
-
 from outcrop.domain.errors import OutcropError
 from outcrop.domain.secret import Secret
 from outcrop.domain.target import PR_COMMENT, PR_STATUS
+from outcrop.lazy_logger import get_logger
 from outcrop.limits import PULL_REQUEST_COMMITS
 from outcrop.services.pipeline.context import RunContext, SourceKey
 from outcrop.services.pipeline.host_access import load_credential, open_host_of
@@ -24,7 +23,7 @@ from outcrop.store.runs.pull_requests import PushedRun
 
 _KEPT_DAYS = 180
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 async def report_to_pull_requests(context: RunContext, account_id: int, scan_id: UUID) -> None:

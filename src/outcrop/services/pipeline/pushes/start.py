@@ -6,11 +6,10 @@ A push only says which repository to scan. The run itself is an incremental scan
 from collections.abc import Sequence
 from uuid import UUID
 
-import structlog
-
 from outcrop.domain.push import HookHost, ReportedPush, RunPush, decode_push, join_heads, join_pushes
 from outcrop.domain.scan import Trigger
 from outcrop.domain.target import Target, TargetKind
+from outcrop.lazy_logger import get_logger
 from outcrop.scanner.engine.masking import mask_text
 from outcrop.services.pipeline.context import RunContext
 from outcrop.services.pipeline.enqueue import PushedRepository, start_run
@@ -24,7 +23,7 @@ from outcrop.store.runs import scans, source_names, targets
 ACTOR = "push"  # the actor of the audit lines of such runs
 _COMPARE_BATCH_SIZE = 20  # hooks that one transaction compares
 
-log = structlog.get_logger()
+log = get_logger()
 
 
 async def start_pushed_runs(context: RunContext, account_id: int, repository: bytes) -> int:
