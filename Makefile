@@ -95,6 +95,7 @@ bench-import: setup
 	$(BIN)/python -m bench.imports $(ARGS)
 
 # ARGS="--repositories N"; from 10,000 on they are empty, and only planning and bookkeeping are measured.
+# ARGS="--due N" measures when the runs of so many due targets begin.
 bench-pipeline: setup
 	$(BIN)/python -m bench.pipeline $(ARGS)
 

@@ -3,7 +3,8 @@
 They are compared with `outcrop scan`, and with the same run shared by several workers.
 python -m bench.pipeline [--repositories N] [--pages N] [--work DIR]; the repositories are made once. With
 --hosts [--backlog N] the stand-ins of all code hosts are measured (`bench.code_hosts`). From 10,000
-repositories on they are empty, and only the cost of planning and bookkeeping is measured.
+repositories on they are empty, and only the cost of planning and bookkeeping is measured. With --due N it is
+measured how soon the runs of N due targets begin.
 """
 
 import argparse
@@ -35,12 +36,16 @@ def main() -> None:
     parser.add_argument("--only-shared", action="store_true", help="measure the workers only")
     parser.add_argument("--hosts", action="store_true", help="measure the stand-ins of all code hosts")
     parser.add_argument("--backlog", type=int, default=50_000, help="waiting sources, with --hosts")
+    parser.add_argument("--due", type=int, default=0, help="measure only how so many due targets start")
     arguments = parser.parse_args()
     work = arguments.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     count, pages = arguments.repositories, arguments.pages
     if arguments.hosts:
         code_hosts.measure(work, count, arguments.backlog)
+        return
+    if arguments.due:
+        bookkeeping.measure_due(work, arguments.due)
         return
     if count >= _EMPTY_FROM:
         bookkeeping.measure(work, count)

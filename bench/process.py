@@ -46,6 +46,12 @@ def run(
     return Run(wall, _children_cpu() - cpu_before, watch.peak)
 
 
+def tree_cpu(root: int) -> float:
+    """Return the CPU time of a process, its descendants and what they have waited for, in seconds."""
+    fields = (_read(f"/proc/{pid}/stat").rpartition(")")[2].split() for pid in _process_tree(root))
+    return sum(sum(map(int, times[11:15])) for times in fields) / os.sysconf("SC_CLK_TCK")
+
+
 def _children_cpu() -> float:
     """Return the CPU time of all ended child processes; one runs at a time, so the difference is its own."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
@@ -27,6 +28,7 @@ from outcrop.domain.finding import (
     Confidence,
     CredentialPattern,
     Finding,
+    FindingContext,
     SourceType,
     Status,
     Validation,
@@ -40,10 +42,11 @@ from outcrop.settings import SecretText, Settings
 from outcrop.store import db as database
 from outcrop.store import schema
 from outcrop.store.db import Connection
-from outcrop.store.findings import bulk, rollups
+from outcrop.store.findings import bulk, rollups, suppressions
 from outcrop.store.findings.facets import list_matching_facets
 from outcrop.store.findings.record import FindingRecord
 from outcrop.store.findings.rollups import CellFilter
+from outcrop.store.findings.suppressions import SuppressionRule, SuppressionScope
 from outcrop.store.locks import AdvisoryLock
 from outcrop.store.people import keys
 from tests.conftest import SECRET_KEY
@@ -582,6 +585,62 @@ def test_triage_does_not_wait_for_an_open_import(store: Backend) -> None:
     assert store.sql("SELECT count(*) FROM findings WHERE account_id = %s", account.id) == [(306,)]
     assert _mismatches(store) == []
     _check_totals(store, account)
+
+
+def test_an_import_counts_new_findings_together_as_the_triggers_count_them(store: Backend) -> None:
+    """Every attribute, findings that the same import changes again, and some that a rule hides."""
+    account = store.tenant().account
+    rng = random.Random(41)
+
+    def make(id_: UUID) -> FindingRecord:
+        finding = replace(
+            _record(id_, rng.choice(SCORES)).finding,
+            status=rng.choice([Status.ACTIVE, Status.STALE]),
+            validation_status=rng.choice(list(Validation)),
+            validation_detail={"enabled_services": rng.sample(SERVICES, k=rng.randrange(3))},
+            source_visibility=rng.choice(list(Visibility)),
+            repo_full_name=rng.choice([None, "acme/shop", "Acme/" + "x" * 600]),
+            pattern=CredentialPattern("rule", rng.choice(TYPES)),
+            first_seen_at=_moment(rng),
+            last_seen_at=_moment(rng),
+            rule=rng.choice([None, "aws_key"]),
+            author=rng.choice([None, "Ada"]),
+            context=rng.choice([None, *FindingContext]),
+        )
+        fingerprint = rng.choice([None, b"one", b"two"])
+        source = rng.choice([None, "github.com/repositories/1"])
+        return FindingRecord(
+            finding, fingerprint=fingerprint, source=source, new_scan_id=rng.choice([None, scan])
+        )
+
+    scan, ids = uuid4(), [uuid4() for _ in range(120)]
+
+    async def add_rule(db: Connection) -> None:
+        rule = SuppressionRule(
+            uuid4(), SuppressionScope(secret_type=TYPES[0]), "a test", "a test", now(), None
+        )
+        await suppressions.insert(db, account.id, rule)
+
+    async def import_all(db: Connection) -> None:
+        async with bulk.open_bulk_import(db):
+            for batch in (ids[:50], ids[50:], ids[20:80]):
+                await bulk.upsert_batch(db, account.id, [make(id_) for id_ in batch])
+                if batch is not ids[50:]:
+                    await bulk.count_new(db)
+        await bulk.count_new(db)  # nothing, and no error
+
+    store.run(add_rule)
+    store.run(import_all, transaction=False)
+    assert store.sql("SELECT count(*) FROM findings WHERE account_id = %s", account.id) == [(120,)]
+    hidden = "SELECT count(*) > 10 FROM findings WHERE account_id = %s AND suppressed_by IS NOT NULL"
+    assert store.sql(hidden, account.id) == [(True,)]
+    assert _mismatches(store) == []
+    _check_totals(store, account)
+    pending_ids = "SELECT DISTINCT id FROM incident_changes WHERE account_id = %s"
+    places = "SELECT DISTINCT incident_id FROM findings WHERE account_id = %s"
+    assert set(store.sql(places, account.id)) <= set(store.sql(pending_ids, account.id))
+    kinds = "SELECT count(DISTINCT kind) FROM rollups WHERE account_id = %s AND n > 0"
+    assert store.sql(kinds, account.id) == [(22,)]
 
 
 # --- a deleted account leaves nothing

@@ -24,7 +24,8 @@ AUTHENTICATION = """
 """
 # Background jobs work for all accounts, and pass each row on with its account.
 BACKGROUND = """
-    findings/rollups.fold_deltas findings/suppressions.end_expired findings/suppressions.lock_pending
+    findings/rollups.fold_deltas findings/rollups.collect_deltas
+    findings/suppressions.end_expired findings/suppressions.lock_pending
     incidents/pending.apply_all findings/table.erase_secrets findings/scores.lock_outdated
     findings/verdicts.select_due findings/verdicts.unlock_revalidation
     hooks.delete_old_deliveries hooks.lock_behind
@@ -56,7 +57,7 @@ OPERATOR = """
 NO_ROWS = """
     db.limit_lock_wait db.fetch_single_row disk.find_write_error findings/bulk.open_bulk_import
     findings/bulk.create_batch_table findings/bulk.flush_search_index findings/bulk.discard_plans
-    findings/bulk.vacuum_tables
+    findings/bulk.vacuum_tables findings/bulk.count_new
 """
 
 

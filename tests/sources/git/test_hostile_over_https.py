@@ -163,7 +163,7 @@ def sealed(pack: bytes) -> bytes:
     return pack[:-20] + hashlib.sha1(pack[:-20]).digest()
 
 
-# What is found all the same, and what git refuses: of that nothing is read, and the command says why.
+# What is found anyway, and what git refuses: of that nothing is read, and the command says why.
 FOUND: dict[str, Callable[[Repo], Streams | None]] = {
     "plain": plain,
     "names-that-leave-their-folder": names_that_leave_their_folder,

@@ -32,6 +32,7 @@ from outcrop.store.keyring import Keyring
 
 _BATCH_SIZE = 10_000  # findings that are written with one statement
 _FLUSH_INDEX_EVERY = 40_000  # findings; the pending list of the search index then has about 64 MB
+_COUNT_EVERY = 200_000  # findings; what is kept of them until then has about 50 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,8 @@ async def merge_batches(
             if lines % _FLUSH_INDEX_EVERY < _BATCH_SIZE:
                 await bulk.flush_search_index(db)
                 await bulk.discard_plans(db)
+            if lines % _COUNT_EVERY < _BATCH_SIZE:
+                await bulk.count_new(db)
     return ImportSummary(lines, new, lines - new, changed, unchanged)
 
 

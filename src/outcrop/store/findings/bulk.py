@@ -3,8 +3,8 @@
 1. Create the temporary table in the transaction (`create_batch_table`, or `open_bulk_import` for many
    batches).
 2. Write each batch (`upsert_batch`).
-3. During a long import, flush the search index and discard old plans now and then (`flush_search_index`,
-   `discard_plans`).
+3. During a long import, flush the search index, count what is new and discard old plans now and then
+   (`flush_search_index`, `count_new`, `discard_plans`).
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -50,6 +50,13 @@ _TYPES = rows.COLUMN_TYPES | {
     "keep_first_seen": "bool",
     "keep_last_seen": "bool",
 }
+# What is counted of new findings: migrations/0041_import_counts.sql fills and reads it.
+_CREATE_NEW_FINDINGS = """
+    CREATE TEMP TABLE new_findings (
+        account_id integer, incident_id uuid, facet smallint, composite_score float8,
+        first_seen_at timestamptz(0), last_seen_at timestamptz(0), updated_at timestamptz(0),
+        pattern_secret_type text, source_visibility text, rule text, repo text, author text,
+        new_scan_id uuid, context text, assignee text, source text) ON COMMIT DROP"""
 _BATCH_TYPES = [_TYPES.get(name, "text") for name in _BATCH_COLUMNS]
 
 
@@ -58,33 +65,38 @@ async def open_bulk_import(db: Connection) -> AsyncIterator[None]:
     """Run the block in one transaction for many batches; then fold the rollups.
 
     During the block temporary tables `rollup_deltas` and `incident_changes` hide the real ones, because they
-    come first in the session's search path. The triggers of every batch write to them. At the end the first
-    is folded into the rollups, and the distinct rows of the second are added to the real table.
+    come first in the session's search path. The triggers of every batch write to them. New findings are
+    counted by `count_new`, many together. At the end the first table is folded into the rollups, and the
+    distinct rows of the second are added to the real table.
     """
     (schema,) = await fetch_single_row(
-        db, "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'rollup_deltas'::regclass"
+        db, "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'incident_changes'::regclass"
     )
     async with db.transaction():
         await db.execute("SET LOCAL work_mem = '128MB'")
         await create_batch_table(db)
-        await db.execute("CREATE TEMP TABLE rollup_deltas (LIKE rollup_deltas) ON COMMIT DROP")
         await db.execute(
             """CREATE TEMP TABLE incident_changes (account_id integer, id uuid, moved_to uuid)
                ON COMMIT DROP"""
         )
-        yield
+        await db.execute(_CREATE_NEW_FINDINGS)
+        await db.execute("SELECT set_config('outcrop.counts_later', 'on', true)")
+        async with rollups.collect_deltas(db):
+            yield
+            await count_new(db)
         await db.execute(
             sql.SQL("""INSERT INTO {}.incident_changes (account_id, id, moved_to)
                        SELECT DISTINCT account_id, id, moved_to
                        FROM pg_temp.incident_changes""").format(sql.Identifier(str(schema)))
         )
-        if not await rollups.fold_deltas(db):  # nothing changed, or another process folds
-            await db.execute(
-                sql.SQL("""INSERT INTO {}.rollup_deltas
-                           SELECT account_id, kind, service, bucket, facet, sum(n) FROM pg_temp.rollup_deltas
-                           GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0""").format(sql.Identifier(str(schema)))
-            )
     await rollups.fold_deltas(db)
+
+
+async def count_new(db: Connection) -> None:
+    """Count what `open_bulk_import` has inserted since the last call; do nothing outside of it."""
+    await db.execute(
+        """SELECT count_new_findings() WHERE current_setting('outcrop.counts_later', true) = 'on'"""
+    )
 
 
 @asynccontextmanager

@@ -7,13 +7,16 @@ snapshot.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import Any
 
-from outcrop.store.db import Connection
+from psycopg import sql
+
+from outcrop.store.db import Connection, fetch_single_row
 from outcrop.store.findings.attributes import Attribute
 from outcrop.store.locks import AdvisoryLock
 
@@ -301,6 +304,27 @@ def _find_in_histogram(histogram: Histogram, before: int, position: int) -> Buck
     return BucketPosition(bucket, ends[i], count)
 
 
+@asynccontextmanager
+async def collect_deltas(db: Connection) -> AsyncIterator[None]:
+    """Collect the changes of counts of the block, which is in a transaction, and add them at its end.
+
+    A temporary table `rollup_deltas` hides the real one, because it comes first in the session's search path.
+    It has no index, and changes of many statements become one row of the rollups.
+    """
+    (schema,) = await fetch_single_row(
+        db, "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'rollup_deltas'::regclass"
+    )
+    await db.execute("CREATE TEMP TABLE rollup_deltas (LIKE rollup_deltas) ON COMMIT DROP")
+    await db.execute("DISCARD PLANS")  # cached plans of triggers know the real table
+    yield
+    if not await fold_deltas(db):  # nothing changed, or another process folds
+        await db.execute(
+            sql.SQL("""INSERT INTO {}.rollup_deltas
+                       SELECT account_id, kind, service, bucket, facet, sum(n) FROM pg_temp.rollup_deltas
+                       GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0""").format(sql.Identifier(str(schema)))
+        )
+
+
 async def fold_deltas(db: Connection) -> int:
     """Add all visible changes of counts to the rollups and delete them; return their number.
 
@@ -319,6 +343,7 @@ async def fold_deltas(db: Connection) -> int:
                     INSERT INTO rollups
                     SELECT account_id, kind, service, bucket, facet, sum(n) FROM moved
                     GROUP BY 1, 2, 3, 4, 5 HAVING sum(n) <> 0
+                    ORDER BY account_id, kind, service, facet, bucket  -- as the primary key: that is quicker
                     ON CONFLICT (account_id, kind, service, bucket, facet)
                     DO UPDATE SET n = rollups.n + excluded.n
                     RETURNING account_id, kind, bucket, facet, n)

@@ -123,13 +123,13 @@ async def preview(
     )
 
 
-async def apply(db: Connection, account_id: int, incident_ids: Collection[UUID]) -> None:
+async def apply(db: Connection, account_id: int, incident_ids: Collection[UUID]) -> bool:
     """Assign those of these new incidents that a rule matches and nobody is assigned to.
 
-    Each gets an audit line. The caller holds the lock of the incidents.
+    Each gets an audit line. The caller holds the lock of the incidents. Return whether any may be assigned.
     """
     if not incident_ids or not await _has_rules(db, account_id):
-        return
+        return False
     # OFFSET 0 keeps the planner from joining all findings of the account with the rules.
     await db.execute(
         f"""WITH assigned AS (
@@ -150,6 +150,7 @@ async def apply(db: Connection, account_id: int, incident_ids: Collection[UUID])
                    jsonb_build_object('from', NULL, 'to', assignee, 'rule', rule) FROM assigned""".encode(),
         [list(incident_ids), account_id, account_id, account_id, ACTOR],
     )
+    return True
 
 
 async def _has_rules(db: Connection, account_id: int) -> bool:

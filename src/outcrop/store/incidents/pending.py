@@ -7,16 +7,18 @@ what is visible when it is taken is also visible to the statement that computes 
 """
 
 from collections.abc import Collection
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
 from outcrop.domain.errors import BusyError
 from outcrop.store.db import Connection, fetch_single_row, limit_lock_wait
-from outcrop.store.findings import rows
+from outcrop.store.findings import rollups, rows
 from outcrop.store.incidents import assignment_rules
 from outcrop.store.locks import AdvisoryLock
 
-_BATCH = 5_000  # changes that one transaction takes
+_BATCH = 10_000  # changes that one transaction takes
+_COLLECT_FROM = 2_000  # changes whose counts are collected before they are added
 _REQUEST_BATCHES = 10  # a request applies at most so many, of _REQUEST_BATCH changes
 _REQUEST_BATCH = 1_000
 
@@ -56,7 +58,9 @@ async def apply_changes(db: Connection, account_id: int) -> int:
     while newest is not None:
         async with db.transaction():
             await lock_incidents(db, account_id)
-            taken = await _apply_batch(db, account_id, newest, _BATCH)
+            is_large = await _has_changes(db, account_id, _COLLECT_FROM)
+            async with rollups.collect_deltas(db) if is_large else nullcontext():
+                taken = await _apply_batch(db, account_id, newest, _BATCH)
         if not taken:
             break
         number += taken
@@ -112,6 +116,16 @@ async def _select_newest(db: Connection, account_id: int) -> int | None:
     return None if newest is None else int(newest)
 
 
+async def _has_changes(db: Connection, account_id: int, number: int) -> bool:
+    """Whether an account has at least so many changes."""
+    (found,) = await fetch_single_row(
+        db,
+        "SELECT count(*) FROM (SELECT FROM incident_changes WHERE account_id = %s LIMIT %s) first",
+        [account_id, number],
+    )
+    return bool(found == number)
+
+
 async def _apply_batch(db: Connection, account_id: int, newest: int, limit: int) -> int:
     """Apply at most `limit` changes up to number `newest`; return how many. The caller holds the lock."""
     cursor = await db.execute(
@@ -126,12 +140,17 @@ async def _apply_batch(db: Connection, account_id: int, newest: int, limit: int)
     ids = {id_ for change in changes for id_ in change if id_ is not None}
     created = await refresh(db, account_id, ids)
     await _move(db, account_id, {old: new for old, new in changes if new is not None})
-    await assignment_rules.apply(db, account_id, created)
-    await db.execute(
-        f"DELETE FROM incidents i WHERE {rows.OF_ACCOUNT} AND {rows.one_of('id')} AND {_NO_PLACE}".encode(),
-        [account_id, sorted(ids)],
-    )
-    await _copy_assignees(db, account_id, ids)
+    has_rules = await assignment_rules.apply(db, account_id, created)
+    # New incidents, which an import has many of, have a place, and an assignee by a rule or a move only.
+    old = ids.difference(created)
+    if old:
+        await db.execute(
+            f"""DELETE FROM incidents i
+                WHERE {rows.OF_ACCOUNT} AND {rows.one_of("id")} AND {_NO_PLACE}""".encode(),
+            [account_id, sorted(old)],
+        )
+    is_assigned = has_rules or any(new is not None for _, new in changes)
+    await _copy_assignees(db, account_id, ids if is_assigned else old)
     return len(changes)
 
 
@@ -162,6 +181,8 @@ async def _copy_assignees(db: Connection, account_id: int, ids: Collection[UUID]
 
     A locked finding is skipped, and its incident stays pending: the lock may be held for minutes.
     """
+    if not ids:
+        return
     cursor = await db.execute(
         f"""SELECT f.id, i.id FROM incidents i
             JOIN findings f ON f.account_id = i.account_id AND f.incident_id = i.id
