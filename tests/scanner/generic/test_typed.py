@@ -37,6 +37,29 @@ def test_a_typed_secret_is_reported(value):
         assert found.at_least(MEDIUM), text
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("CRM_API_KEY=12345678901234567890123456789012\n", "12345678901234567890123456789012"),
+        ('crm_key = "abcdef1234567890abcdef1234567890abcd"', "abcdef1234567890abcdef1234567890abcd"),
+        ("CRM_API_TOKEN: 1234567890123456\n", "1234567890123456"),
+        ("browshot key abcdefghijklmnopqrstuvwxyzab\n", "abcdefghijklmnopqrstuvwxyzab"),
+        ("weatherbitSECRET 0123456789abcdef0123456789abcdef\n", "0123456789abcdef0123456789abcdef"),
+        ('The password is "Secret123".', "Secret123"),
+    ],
+)
+def test_a_value_that_counts_or_was_typed_is_of_low_confidence(text, value):
+    assert confidence_of(text, value) is LOW
+    assert values(text) == []
+
+
+def test_access_and_private_in_capital_letters_name_the_key_of_an_issuer():
+    value = drawn("0123456789abcdef", 32, 1)
+    for text in (f"weatherbitACCESS {value}\n", f"WEATHERBIT_PRIVATE={value}\n"):
+        assert [hit.rule.id for hit in hits(text)] == ["weatherbit_api_key"], text
+    assert all(hit.rule.id != "weatherbit_api_key" for hit in hits(f"weatherbit gives access to {value}\n"))
+
+
 def test_words_that_name_something_are_not_typed_secrets():
     for text in (
         'token = "identifier"',

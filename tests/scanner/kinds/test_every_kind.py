@@ -57,7 +57,9 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [f"AccountName=crm;AccountKey={base64_text(86)}=="],
     ),
     "named-digest": (
-        [f'"client_token":"hmac-sha256:{hexadecimal(64)}"', f"secret: sha256:{hexadecimal(64)}\n"],
+        [
+            f'"hmac": "vault:v1:{base64_text(60)}"',
+            f'"client_token":"hmac-sha256:{hexadecimal(64)}"', f"secret: sha256:{hexadecimal(64)}\n"],
         [f'"client_token":"{hexadecimal(64)}"'],
     ),
     "digest-field": (
@@ -92,13 +94,16 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     ),
     "signed-link": (
         [
+            f'"https://cdn.corp/5df1f6?e=1576142006&token={base62(40)}:{base62(27)}="',
+            f'<a href="https://tag.corp/ns.html?id=7&gtm_auth={base62(22)}">',
             f"[![build](https://codecov.io/gh/corp/crm/branch/main/graph/badge.svg?token={base62(12)}a1)](x)",
             f"https://cdn.corp.net/a.mp4?token={base62(32)}&Expires=1700000000",
         ],
-        [f"https://crm.corp.net/v1/items?api_key={base62(32)}&limit=10"],
+        [f'<a href="https://crm.corp/api?id=7&auth_token={base62(22)}">', f"https://crm.corp.net/v1/items?api_key={base62(32)}&limit=10"],
     ),
     "kubernetes-field": (
         [
+            'v1.Secret{\n  StringData: map[string]string{\n    "secret-key": cfg.secretKey12,\n  },\n}\n',
             "kind: Secret\nstringData:\n  username: Oslo-admin9\n",
             "kind: Secret\nstringData:\n  password: changeme\n  name: gitea-Auth9\n",
             "kind: Secret\n  stringData:\n    password: changeme\n  other:\n    release: Oslo-9-winter\n", 'kind: Secret\nmetadata:\n  annotations:\n    last: |\n      {"kind":"Secret","stringData":{"answer":"x"}}\n  uid: 02f40c7a-0319-4936-9d3f-f47b8c4eb642\n'],
@@ -106,6 +111,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     ),
     "template": (
         [
+            "credentials_block = f\"aws_iam_role={conn.extra_json['role_arn']}\"",
             "export DATABASE_URL='host=/run/pg port=5433 user=crm password=<my database password> dbname=crm'",
             "postgres://crm:[password]@db.corp/crm",
             "sudo tmutil setdestination https://user[:password]@host.corp/share", "JICOFO_AUTH_PASSWORD=`generateRandomPassword`", "`sudo x {{protocol://user[:contraseña]@host/path}}`"],
@@ -124,8 +130,10 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [f"api key: {hexadecimal(40)}\n"],
     ),
     "media": (
-        [f'"token": "rO0AB{base64_text(60)}"'],
-        [f'"token": "{base62(60)}"'],
+        [
+            f"v{{x0?x>Di(8VQ{base62(6)}<+eE#mC)`p)*2pw={base62(5)}$XuL_;%L@{base62(6)}^z!~Qa",
+            f'"token": "rO0AB{base64_text(60)}"'],
+        ["x=1;pw=w1nter$Oslo_%42", f'"token": "{base62(60)}"'],
     ),
     "binary-data": (
         [f'\x02\x03\x04\x05\x06\x07\x08 password = "{base62(20)}" \x01\x02\x03'],
@@ -137,6 +145,10 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     ),
     "code": (
         [
+            '{cases: {"@keywords": {token: "keyword.$0x12"}}}',
+            "'password' => 'required|notIn:[name12]'",
+            "paddedTokens = 'M D H h m s w W'.split(' ')",
+            'token: "map[key1:val1 key2:val2 keyC:x9]"',
             "let x = {password: r.url.password9Field}",
             "user.password = hash;",
             'credentials += "PORT=50001;";',
@@ -154,16 +166,26 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [f'privateKey = "{base62(64)}"'],
     ),
     "address": (
-        ["auth0js_urlv7: 'https://cdn.auth0.com/w2/auth0-7.6.1.min.js'", "--build-secret npmrc:.npmrc2", r"nmcli dev wifi connect Corp password \Program Files"],
+        ["resourceKey = src/main/java/corp/**/*\n", "auth0js_urlv7: 'https://cdn.auth0.com/w2/auth0-7.6.1.min.js'", "--build-secret npmrc:.npmrc2", r"nmcli dev wifi connect Corp password \Program Files"],
         [f'auth_key7: "{base62(40)}"'],
     ),
     "name-list": (
-        ['tokens = "ASSIGN9,DIV_ASSIGN,PLUS_ASSIGN,MINUS_ASSIGN,STAR_ASSIGN"', "| Secret | New |\n|---|---|\n| `GHCR_AUTH`/`DOCKERHUB_AUTH` | yes |\n"],
+        [
+            '["keydb_password", "keydb_conf12"]',
+            'tokens = "ASSIGN9,DIV_ASSIGN,PLUS_ASSIGN,MINUS_ASSIGN,STAR_ASSIGN"', "| Secret | New |\n|---|---|\n| `GHCR_AUTH`/`DOCKERHUB_AUTH` | yes |\n"],
         ['token = "Wint3r,Oslo!7x"'],
     ),
     "other-argument": (
         [f'add("This is not the secret", "{base62(48)}");', f"new Auth('crm.auth.com', '{base62(32)}');", '_ = m.WriteCredentials("test-provider", "identity1", creds)'],
         [f"set('api_secret', '{base62(32)}'); :secret, '{base62(32)}'", f'setToken("{base62(32)}");', 'new StaticCredentials("crm", "Wint3r!Oslo")'],
+    ),
+    "empty-key": (
+        [f"  tls.key: {base64.b64encode(b'-----BEGIN PRIVATE KEY-----' + end).decode()}" + chr(10) for end in (b"", b"-----END PRIVATE KEY-----")],
+        [f"  tls.key: {base64_text(64)}\n"],
+    ),
+    "translation-marker": (
+        ["'password' => 'crwdns780:0crwdne780:0',"],
+        ["'password' => 'crwdns780:0-Winter42',"],
     ),
     "message": (
         ["{\n" + SENTENCES + '  "password": "sunshine",\n' + SENTENCES + "}"],
@@ -198,7 +220,9 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [f"DB_PASSWORD={hexadecimal(40)}", f'password = "{hexadecimal(32)}"'],
     ),
     "secret-name": (
-        ["passwordSecret: airflow-cluster1-mysql-password", "kubectl delete secret db-user-pass-96mffmfh4k"],
+        [
+            "  remoteRef:\n    secretKey: source-key1\n",
+            "passwordSecret: airflow-cluster1-mysql-password", "kubectl delete secret db-user-pass-96mffmfh4k"],
         ["DB_PASSWORD=winter-oslo-42", f"clientSecret: {base62(32)}"],
     ),
     "label": (
@@ -210,7 +234,9 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [f'"output_tokens": "{base62(32)}"'],
     ),
     "session-id": (
-        ["X-Tfs-Session: a08320f0-36f0-4baa-9ca6-93702c99d803"],
+        [
+            f'clientRequestToken = "{hexadecimal(8)}-{hexadecimal(4)}-{hexadecimal(4)}-{hexadecimal(4)}-{hexadecimal(12)}"',
+            "X-Tfs-Session: a08320f0-36f0-4baa-9ca6-93702c99d803"],
         ["X-Api-Key: a08320f0-36f0-4baa-9ca6-93702c99d803"],
     ),
     "encoded-object": (

@@ -29,7 +29,7 @@ from outcrop.scanner.generic.find import (
     find_in_tables,
     judge_match,
 )
-from outcrop.scanner.generic.placeholders import decode_value, is_placeholder
+from outcrop.scanner.generic.placeholders import decode_value, is_placeholder, is_sequence
 from outcrop.scanner.generic.randomness import is_made_of_words
 from outcrop.scanner.patterns.checksums import CHECKSUMS
 from outcrop.scanner.patterns.entropy import has_entropy
@@ -331,7 +331,9 @@ def _check_value(
         raw = decoded
     text = decode_value(raw)
     checks = form.checks
-    if reason := _failed_check(checks, text, raw):
+    reason = _failed_check(checks, text, raw)
+    # A value that counts or repeats itself stands for a credential: it is reported with low confidence.
+    if reason and (not is_sequence(text)):
         return _reject(rule, value, raw, reason)
     has_wrong_checksum = checks.checksum is not None and not CHECKSUMS[checks.checksum](text)
     placeholder = not has_wrong_checksum and is_placeholder(text)

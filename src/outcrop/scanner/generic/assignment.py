@@ -107,6 +107,7 @@ _CONVERTERS = frozenset(
     mustdecode a2b_hex a2b_base64 decode
     """.split()
 )
+_IN_SENTENCE = regex(rb"[ \t](?:is|was)[ \t][\"'`]")  # the password is "…"
 _COMMENT = regex(rb"#|//|/\*|^\s*(?:\*|--|;|<!--|%|REM\b|rem\b)")
 
 # --- patterns of values to dismiss
@@ -323,7 +324,7 @@ def _repeats_name(name: bytes, value: bytes) -> bool:
     return (
         name.lower()
         .translate(None, _NAME_SEPARATORS)
-        .endswith(value.lower().translate(None, _NAME_SEPARATORS))
+        .endswith(value.rstrip(b",;)").lower().translate(None, _NAME_SEPARATORS))
     )
 
 
@@ -335,7 +336,7 @@ def _assignment_context(name: NameBefore, *, is_bare: bool) -> tuple[str, ...]:
     (`is_direct_assignment`).
     """
     if not is_direct_assignment(name.name, name.separator, name.line, is_bare=is_bare):
-        return ()
+        return (ASSIGNED,) if not is_bare and _IN_SENTENCE.fullmatch(name.separator) else ()
     context: tuple[str, ...] = (DIRECT_ASSIGNMENT, ASSIGNED) if name.noun is Noun.PASSWORD else (ASSIGNED,)
     if is_secret_name(name.name):
         context = (*context, SECRET_NAME)

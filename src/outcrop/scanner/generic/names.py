@@ -104,7 +104,7 @@ _ATTRIBUTES = word_set("""
     generator callback listener hook hooks middleware guard strategy grant realm uuid guid dn sub kid
     stdin mgr sha md crc checksum hashing encode decode split replace startswith endswith strip startsof
     contains iexact exact match matches wordless fds through along expired revoked exists present visible
-    shown needed helper helpers typ
+    shown needed eight helper helpers typ
 """)
 # After "pass": words with which it still means a password. Otherwise "pass" is a verb.
 _AFTER_PASS = word_set("""

@@ -25,11 +25,14 @@ FILL_IN = (
     r"|goes[_-]?here|bytes?[_-]long|(?:key|token|secret|password)[_-]here"
     r"|to[_-]be[_-](?:set|replaced|filled|changed|defined)|sample[_-]"
     r"|fake[_-]?(?:api|key|token|secret|pass|cred|value|auth|access|client)"
-    r"|(?:^|[^0-9A-Za-z])(?:fake|mock|todo|fixme|none|null|undefined)(?:$|[^0-9A-Za-z])|x{6}"
+    r"|(?:^|[^0-9A-Za-z])(?:fake|mock|todo|fixme|none|null|undefined)(?:$|[^0-9A-Za-z])|x{6}|[_-]x{3,}(?:$|[^0-9A-Za-z])"
     r"|12345678|23456789|98765432|01234567|abcdefgh|bcdefghi|qwertyui|deadbeefdead|a1b2c3d4|1a2b3c4d|abcdef01"
     r"|abcdef12|c0ffeec0ffee)"
 )
 _FILL_IN = compile_regex(FILL_IN)
+_SEQUENCE = regex(
+    r"(?i)12345678|23456789|98765432|01234567|abcdefgh|bcdefghi|qwertyui|a1b2c3d4|1a2b3c4d|zyxwvuts"
+)
 _USUAL_FILL_IN = b"EXAMPLE"  # the most frequent text of FILL_IN in tokens, searched for first
 _PUTTY_NO_ENCRYPTION = b"Encryption: none"  # a header of PuTTY keys: its "none" is no placeholder
 _MAX_FILL_IN_LENGTH = 400  # a longer value, such as a key block, contains any word by chance
@@ -140,6 +143,18 @@ def is_placeholder(value: str) -> bool:
         )
         or _TUTORIAL_CLAIMS.search(value) is not None
         or _is_published(raw)
+    )
+
+
+def is_sequence(value: str) -> bool:
+    """Whether a value counts along the digits or the alphabet, or repeats one part.
+
+    So it looks like a credential of its issuer, but nobody has made it at random.
+    """
+    return (
+        16 <= len(value) <= _MAX_FILL_IN_LENGTH
+        and (_SEQUENCE.search(value) is not None or _is_repeated(value))
+        and not value.startswith(("http", "-----"))
     )
 
 

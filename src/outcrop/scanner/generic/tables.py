@@ -41,9 +41,7 @@ _CELLS = {
     for separator in _HEADERS
 }
 _CELL_PADDING = b" \t\r*`"  # spaces and Markdown markup around the content of a cell
-_DIGEST = regex(
-    rb"[0-9a-f]{32}|[0-9A-F]{32}|[0-9a-f]{40}|[0-9A-F]{40}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128}"
-)
+_DIGEST = regex(rb"(?:[0-9a-f]{2}){16,}|(?:[0-9A-F]{2}){16,}")
 _COPY_NULL = rb"\N"
 _COPY_FROM_STDIN = regex(rb"\)\s*(?i:from\s+stdin)[^\n;]{0,80};\r?\n")
 _COPY_END = rb"\."

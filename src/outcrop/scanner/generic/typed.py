@@ -23,11 +23,14 @@ _TYPED_SHAPES = frozenset(
         Shape.OTHER,
         Shape.NUMBER,
         Shape.CODE,
+        Shape.HEX,
+        Shape.UUID,
     }
 )
-_TYPED = regex(r"[A-Za-z0-9@$!#][A-Za-z0-9!@#$%^&*_.+?~-]{3,63}")
+_TYPED = regex(r"[A-Za-z0-9@$!#][A-Za-z0-9!@#$%^&*_.+?~=-]{3,127}")
 _CODE = regex(r"[A-Za-z_]+(?:\.[A-Za-z_]+)+|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[@#$][A-Za-z_-]+|.*[.]{2}.*|.*&&.*")
 _DIGITS_OF_PASSWORD = regex(r"[0-9]{4,16}")
+_MIN_DIGITS_OF_SECRET = 12
 _MARK = regex(r"[0-9!@#$%^&*+?~]")
 _WORD_AFTER_WORD = regex(r"[a-z][A-Z]|[A-Za-z][-_.][A-Za-z]")
 _MIN_LENGTH = {Noun.PASSWORD: 4, Noun.SECRET: 6, Noun.KEY: 8}
@@ -57,5 +60,7 @@ def _looks_typed(text: str, shape: Shape, noun: Noun) -> bool:
     if shape not in _TYPED_SHAPES or _TYPED.fullmatch(text) is None or _CODE.fullmatch(text) is not None:
         return False
     if shape is Shape.NUMBER:
-        return noun is Noun.PASSWORD and _DIGITS_OF_PASSWORD.fullmatch(text) is not None
+        return (noun is Noun.SECRET and len(text) >= _MIN_DIGITS_OF_SECRET) or (
+            noun is Noun.PASSWORD and _DIGITS_OF_PASSWORD.fullmatch(text) is not None
+        )
     return True

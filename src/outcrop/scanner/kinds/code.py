@@ -37,6 +37,7 @@ _ADDRESS = regex(
     r"(?i)(?:https?|wss?|ftp|file|s3|gs)://[^\s@]{3,}|(?:refs|\.{1,2})/[\w./*:-]+"
     r"|(?:[a-z]:)?\\{1,2}[a-z]{4,}(?:[\\ ][\w. \\-]*)?|[a-z][\w-]*:(?:\.{0,2}/|\.)[\w./-]+"
     r"|[\w.+-]+(?:/[\w.+-]+)+\.(?:txt|json|ya?ml|xml|html?|pem|crt|jks|p12|key|properties)"
+    r"|(?:[\w.-]+/)+(?:\*\*/)?\*[\w.*]*|@~?/[\w./-]+"
 )
 _STRING_WITH_NAME = regex(rb"[\"'][A-Za-z][^\"'\n=:]{0,60} [^\"'\n=:]{1,60}[\"'],\s{0,40}[\"']$")
 _LIST_OF_NAMES = regex(r"[\w.-]+(?:[,;|][ ]?[\w.-]+){3,}")
@@ -49,6 +50,15 @@ _CLASS_LIST = regex(rb"(?i)class(?:es|name)?=[\"'][^\"'<>]{0,200}$")
 _TYPES = frozenset(
     {"BLOB", "VARCHAR", "NVARCHAR", "STRING", "INTEGER", "BIGINT", "BINARY", "VARBINARY", "PKCS12", "PKCS11"}
 )
+# The kinds of tokens in a syntax, rules of a form, a map that a program printed, what a string is split into.
+_SCOPE = regex(
+    r"(?:keyword|comment|string|constant|identifier|variable|type|operator|delimiter|number|tag|attribute"
+    r"|annotation|regexp|entity|support|invalid|markup|meta|storage)\.[\w$.-]+"
+)
+_FORM_RULE = regex(r"(?:required|nullable|sometimes|confirmed|filled)\|.*")
+_PRINTED_MAP = regex(r"map\[[^\[\]]*:.*")
+_MARKUP_NAMES = regex(r"[!?]?[a-z]+(?:,[!?]?[a-z]+){5,},?")
+_SPLIT = regex(rb"[\"']\.(?:split|join)\(")
 _WORDS = regex(r"[a-z]+(?:[-_.:][a-z]+)+")
 _MIN_SHARE_OF_NAME = 0.6  # of the words of a value that are in its name too
 _UUID = regex(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -105,6 +115,10 @@ def is_code(sample: Sample) -> bool:
             or value in _TYPES
             or (_MARKUP.fullmatch(value) is not None and random_bits(value) < _MAX_RANDOM_BITS)
             or _CLASS_LIST.search(sample.before) is not None
+            or (sample.name_words[-1:] == ["token"] and _SCOPE.fullmatch(value) is not None)
+            or _FORM_RULE.fullmatch(value) is not None
+            or _PRINTED_MAP.fullmatch(value) is not None
+            or _SPLIT.match(sample.after) is not None
             or _is_variable(sample)
         )
     )
@@ -132,10 +146,11 @@ def is_number(sample: Sample) -> bool:
 
 
 def is_session_id(sample: Sample) -> bool:
-    """Whether a UUID is the value of a name that ends with `session`: `X-Tfs-Session`."""
+    """Whether a UUID numbers a session or a request, by its name: `X-Tfs-Session`, `clientRequestToken`."""
+    words = sample.name_words
     return (
         sample.is_generic
-        and sample.name_words[-1:] == ["session"]
+        and (words[-1:] == ["session"] or words[-3:] == ["client", "request", "token"])
         and _UUID.fullmatch(sample.value) is not None
     )
 
@@ -182,9 +197,20 @@ def is_name_list(sample: Sample) -> bool:
     value = sample.value
     if not sample.is_generic:
         return False
+    if _MARKUP_NAMES.fullmatch(value) or _is_sibling(sample):
+        return True
     if _LIST_OF_CONSTANTS.fullmatch(value):
         return any(map(str.isalpha, value)) and ("_" in value or value.count(",") > 1)
     return _LIST_OF_NAMES.fullmatch(value) is not None and random_bits(value) < _MAX_RANDOM_BITS
+
+
+def _is_sibling(sample: Sample) -> bool:
+    """Whether the value is a name in a list after one with the same beginning: `"db_password", "db_host"`."""
+    found = _LAST_STRING.search(sample.before)
+    if found is None:
+        return False
+    stem = re.split(r"[._-]", found[1].decode("latin-1"))[:-1]
+    return len("".join(stem)) > 1 and re.split(r"[._-]", sample.value)[: len(stem)] == stem
 
 
 def is_other_argument(sample: Sample) -> bool:

@@ -23,7 +23,8 @@ _PLAIN_FIELDS = word_set("""
     protocol schedule project projectid clientid driver engine environment env mode level domain registry
     organization org accountid appid bucket prefix sslmode version identity owner role scope group audience
     arn addr address chart values interval realm tenant tenantid subject title description locale timezone
-    command args expiration authextragroups tokenid heritage release
+    command args expiration authextragroups tokenid heritage release cluster component medium tier leaseid
+    accessid certificateauthoritydata clientcertificatedata
 """)
 _TEMPLATE = regex(
     r".*(?:\{\{|\}\}|<%|%>|\$\{|\$\(|#\{|\{%|%\}|\[\[\w|%\([\w.]+\)s|<[A-Za-z][\w -]{1,60}>?).*"
@@ -31,9 +32,14 @@ _TEMPLATE = regex(
     re.DOTALL,
 )
 _MAX_TEMPLATE = 400
+_FORMATTED_STRING = regex(rb"(?:^|[^0-9A-Za-z_])(?:[fF][rRbB]?|[rRbB][fF]|\$@?)[\"']{1,3}$")
+_FIELD = regex(r"\{[A-Za-z_][^{}]*\}?")
 _HOST_AFTER_TEMPLATE = regex(r"@[\w.-]+(?::[0-9]{1,5})?(?:/.*)?")
+_EXPRESSION = regex(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|[A-Za-z_][\w.]*[(\[{].*|%\[?[0-9a-z].{0,4}")
+_MAX_WORD = 16  # characters of a short value of a Secret
 _TIME = regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{5,12}Z?")
 _OBJECT_NAME = regex(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)+")
+_KEY_OF_STORE = regex(r"[a-z]+-(?:key|secret|password|token)-?[0-9]{0,2}")
 _OBJECT_WORDS = word_set(
     "secret secrets key keys password passwords credential credentials creds token tokens"
 )
@@ -55,11 +61,14 @@ def is_kubernetes_field(sample: Sample) -> bool:
         return False
     name = sample.name.lower()
     last = re.split(r"[._/-]", name)[-1]
-    if sample.rule_id == "kubernetes_secret_plain" and not _is_in_string_data(sample):
+    if sample.rule_id == "kubernetes_secret_plain" and (
+        not _is_in_string_data(sample) or _is_expression(sample)
+    ):
         return True
     value = sample.value
     return (
-        re.sub(r"[._-]", "", name) in _PLAIN_FIELDS
+        (sample.rule_id == "kubernetes_secret" and _is_no_base64(sample))
+        or re.sub(r"[._-]", "", name) in _PLAIN_FIELDS
         or last in _PLAIN_FIELDS
         or name.startswith(("app.kubernetes.io", "kubernetes.io", "helm.sh", "usage-bootstrap"))
         or _TIME.fullmatch(value) is not None
@@ -68,6 +77,18 @@ def is_kubernetes_field(sample: Sample) -> bool:
         )
         is not None
     )
+
+
+def _is_expression(sample: Sample) -> bool:
+    """Whether an unquoted value is an expression of a program: a member, a call, or an entry with a comma."""
+    if sample.before[-1:] in {b'"', b"'"}:
+        return False
+    return sample.value.endswith(",") or _EXPRESSION.fullmatch(sample.value) is not None
+
+
+def _is_no_base64(sample: Sample) -> bool:
+    """Whether a short value of a Secret is a word that only happens to be base64: of no ASCII text."""
+    return sample.end - sample.start <= _MAX_WORD and not sample.value.isascii()
 
 
 def _is_in_string_data(sample: Sample) -> bool:
@@ -113,6 +134,7 @@ def _is_filled_in_beside(sample: Sample) -> bool:
     return (
         (sample.name.isupper() and sample.before.endswith(b"=`"))
         or (sample.value.endswith("$") and sample.after.startswith((b"{", b"(")))
+        or (_FORMATTED_STRING.search(sample.before) is not None and _FIELD.search(sample.value) is not None)
         or (sample.before.endswith((b">", b"}")) and _HOST_AFTER_TEMPLATE.fullmatch(sample.value) is not None)
     )
 
@@ -128,6 +150,8 @@ def is_secret_name(sample: Sample) -> bool:
         return False
     if _KUBECTL_SECRET.search(sample.before):
         return True
+    if sample.name == "secretKey" and sample.before[-1:] not in {b'"', b"'"}:  # of an ExternalSecret
+        return _KEY_OF_STORE.fullmatch(sample.value) is not None
     words = sample.value.split("-")
     return (
         sample.name_words[-1:] == ["secret"]

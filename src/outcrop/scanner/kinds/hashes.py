@@ -17,7 +17,9 @@ HASHED_CREDENTIAL = Kind(
     "hashed-credential", "the hash or the encrypted form of a credential, by its name", None
 )
 
-_NAMED_DIGEST = regex(r"(?i)(?:hmac[-_]?)?(?:sha-?(?:1|2|3|224|256|384|512)|md5|blake[23][bs]?)[:=-].*")
+_NAMED_DIGEST = regex(
+    r"(?i)(?:hmac[-_]?)?(?:sha-?(?:1|2|3|224|256|384|512)|md5|blake[23][bs]?)[:=-].*|vault:v[0-9]{1,3}:.*"
+)
 _DIGEST_WORDS = word_set(
     "hmac hash digest checksum checksums fingerprint integrity etag signature sha md crc thumbprint"
 )
@@ -42,7 +44,6 @@ _HASH_CALL = regex(
     rb"(?i)\b(?:md5|sha-?[0-9]{1,3}|hash|bcrypt|crypt|hmac|digest)\w*\([^()\n]{0,80}\)\W{1,12}$"
 )
 _HASH_NAME = regex(rb"(?i)[\"'](?:\w{0,20}(?:hash|checksum)|etag|md5|sha1|sha256)[\"']\s{0,2}:\s{0,2}[\"']$")
-_HASH_RULES = frozenset({"htpasswd_hash", "unix_shadow_hash", "shadow_hash"})
 
 
 def is_named_digest(sample: Sample) -> bool:

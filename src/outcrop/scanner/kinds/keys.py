@@ -11,6 +11,7 @@ from outcrop.scanner.kinds.kind import Kind, Sample
 
 KEY_FINGERPRINT = Kind("key-fingerprint", "the fingerprint or the id of a public key")
 ENCRYPTED_KEY = Kind("encrypted-key", "a private key that a passphrase protects", Confidence.MEDIUM)
+EMPTY_KEY = Kind("empty-key", "the first and last line of a key in base64, with no key between them")
 UNSIGNED_TOKEN = Kind("unsigned-token", "a JSON web token without a signature")
 
 _FINGERPRINT = regex(r"(?:0x)?(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{16}|[0-9A-Fa-f]{40})|(?:[0-9A-F]{4}\s?){10}")
@@ -23,6 +24,8 @@ _ENCRYPTED_HEADER = regex(
 )
 _OPENSSH_MAGIC = b"openssh-key-v1\x00"
 _KEY_BODY = regex(r"-----\s*([A-Za-z0-9+/=\s\\]{24,})")
+_PEM_START = "LS0tLS1CRUdJTi"  # `-----BEGIN`
+_MAX_EMPTY_KEY, _MIN_KEY_BODY = 200, 40
 _TWO_PARTS = regex(r"eyJ[\w-]{8,}\.[\w-]{8,}\.?")
 
 
@@ -51,6 +54,15 @@ def is_encrypted_key(sample: Sample) -> bool:
     decoded = base64.b64decode(text[: len(text) // 4 * 4] + "===", validate=False)
     cipher = decoded[len(_OPENSSH_MAGIC) + 4 :]
     return decoded.startswith(_OPENSSH_MAGIC) and bool(cipher) and not cipher.startswith(b"none")
+
+
+def is_empty_key(sample: Sample) -> bool:
+    """Whether the value is base64 of a certificate, or of the lines around a key with nothing between them."""
+    value = sample.value
+    if not sample.is_generic or not value.startswith(_PEM_START) or len(value) > _MAX_EMPTY_KEY:
+        return False
+    text = base64.b64decode(value + "=" * (-len(value) % 4), validate=False)
+    return b"CERTIFICATE" in text[:40] or len(re.sub(rb"-----[A-Z ]*-*|\s", b"", text)) < _MIN_KEY_BODY
 
 
 def is_unsigned_token(sample: Sample) -> bool:

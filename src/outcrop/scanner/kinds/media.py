@@ -12,6 +12,11 @@ MINIFIED_CODE = Kind("minified-code", "a piece of a bundled script, in a line of
 _BASE64_END = regex(rb"[0-9A-Za-z+/]+$")
 _BASE64_START = regex(rb"[0-9A-Za-z+/]*")
 _MIN_RUN = 60
+# A run of base85, in which a name stands by chance: many symbols between letters, and no space.
+_BASE85_BEFORE = regex(
+    rb"(?:^|[\s\"'])(?:[0-9A-Za-z]{0,12}[!#$%&()*+;<=>?@^_`{|}~-]){6}[0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]*$"
+)
+_BASE85_AFTER = regex(rb"(?:[0-9A-Za-z]{0,12}[!#$%&()*+;<=>?@^_`{|}~-]){3}|$|[\"'\\]")
 # The first characters of images, fonts, archives, documents, programs and serialized objects in base64.
 _MEDIA_START = regex(
     r"(?:iVBORw0KGgo|/9j/4|R0lGOD|PHN2Zy|d09G|AAEAAAA|UEsDB|H4sI|PD94bW|JVBERi|PCFET0|rO0AB|TVqQAA|f0VMR|Qk[02]|T2dnUw|SUQz)"
@@ -23,7 +28,7 @@ _DATA_URL = regex(rb"data:[\w/+.-]{3,60};base64,[0-9A-Za-z+/]{0,400}$")
 _MIN_BUNDLE_LINE = 500
 _CODE_SIGNS = regex(rb"[;{}()]")
 _MIN_SIGNS = 25
-_MAX_VALUE = 64
+_MAX_VALUE = 200
 
 
 def is_in_media(sample: Sample) -> bool:
@@ -32,6 +37,8 @@ def is_in_media(sample: Sample) -> bool:
     if len(sample.value) > 1_000:
         return False
     if _DATA_URL.search(before) or (sample.is_generic and _MEDIA_START.fullmatch(sample.value)):
+        return True
+    if sample.is_generic and _BASE85_BEFORE.search(before) and _BASE85_AFTER.match(after):
         return True
     if before[-1:] not in {b"+", b"/"} and after[:1] not in {b"+", b"/"}:
         return False

@@ -22,6 +22,7 @@ _LOCK_FILES = regex(
     rb"|pubspec\.lock|package\.resolved|conan\.lock|deno\.lock|\.terraform\.lock\.hcl|gradle\.lockfile|cpanfile\.snapshot)$"
 )
 _MAX_WORD_BITS = 12.0
+_MIN_SPACES = 4  # of a sentence, also in a language whose words look random
 _ABBREVIATION = regex(r"\b[A-Z]{1,5}[0-9]{1,2}-")
 
 
@@ -29,7 +30,9 @@ def kind_at(path: bytes, value: str) -> Kind | None:
     """Return the kind of a value that was found by its name in the file at `path`; None if it has none."""
     if _LOCK_FILES.search(path):
         return LOCK_FILE
-    if _TRANSLATIONS.search(path) and _is_text(value) and _letter_bits(value) < _MAX_WORD_BITS:
+    if _TRANSLATIONS.search(path) and (
+        value.count(" ") >= _MIN_SPACES or (_is_text(value) and _letter_bits(value) < _MAX_WORD_BITS)
+    ):
         return TRANSLATION
     return None
 

@@ -6,6 +6,7 @@ from outcrop.scanner.kinds.kind import Kind, Sample
 
 MESSAGE = Kind("message", "a text for people: the entries beside it are sentences")
 TABLE_WORD = Kind("table-word", "a word in the cell of a table after a word for a credential")
+MARKER = Kind("translation-marker", "a marker that a translation service puts in place of a text", None)
 LABEL = Kind("label", "a text in another script")
 
 _ENTRY = regex(
@@ -16,6 +17,14 @@ _ENTRY = regex(
 _SENTENCE = regex(rb"[^\s\"'<>]{2,}[ ][^\s\"'<>=:]{1,}[ ]?[^\n\"'<>]*")
 _MIN_SENTENCES = 3
 _MAX_RANDOM_BITS = 8.0
+
+
+_MARKER = regex(r"crwdns[0-9]+:.*crwdne[0-9]+:[0-9]")  # what Crowdin puts in place of texts
+
+
+def is_marker(sample: Sample) -> bool:
+    """Whether the value is a marker of a translation service: `crwdns12:0crwdne12:0`."""
+    return sample.is_generic and _MARKER.fullmatch(sample.value) is not None
 
 
 def is_message(sample: Sample) -> bool:

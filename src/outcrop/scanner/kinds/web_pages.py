@@ -29,6 +29,8 @@ _SIGNED_PARAMETER = regex(
     rb"(?i)(?:[?&;]|%26)(?:x-amz-signature|x-amz-credential|x-goog-signature|signature|sig|expires|exp|policy|key-pair-id"
     rb"|hmac|hash|md5|oh|oe|_nc_[a-z]+|se|st|hdnts|hdnea|verify|jwt|ixid)(?:=|%3d)"
 )
+# Numbers of containers and of clicks, and links that end at a time: `?e=1576142006&token=`.
+_PUBLIC_PARAMETER = regex(rb"(?i)(?:gtm_auth|imprtoken|skiptoken|deltatoken|[?&]e=[0-9]{10}&token)=$")
 _BADGE_OR_CDN = regex(
     rb"(?i)badge|shields\.io|codecov\.io|coveralls|githubusercontent\.com|cloudfront\.net|akamai|fbcdn|cdninstagram"
     rb"|twimg|imgix|gravatar|ytimg|googleusercontent|firebasestorage|app\.netlify\.com/|snyk\.io|circleci\.com/|\.svg\?"
@@ -69,4 +71,8 @@ def is_in_signed_link(sample: Sample) -> bool:
         return False
     rest = re.match(rb"[^\s\"'<>)]*", sample.after)
     address = link[0] + (rest[0] if rest else b"")
-    return _BADGE_OR_CDN.search(address) is not None or _SIGNED_PARAMETER.search(address) is not None
+    return (
+        _BADGE_OR_CDN.search(address) is not None
+        or _SIGNED_PARAMETER.search(address) is not None
+        or _PUBLIC_PARAMETER.search(sample.before[-24:]) is not None
+    )

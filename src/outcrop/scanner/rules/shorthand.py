@@ -17,8 +17,9 @@ WORD_GAP = 24  # characters between the end of the name and its value
 _MAX_WORD_DISTANCE = 40  # characters between the issuer's word and a word such as key, across lines
 _KEY_WORDS = (
     "key|token|secret|passw(?:or)?d|pwd|pass|auth(?:orization|entication)?|bearer|cred(?:ential)?|pat"
+    "|(?-i:ACCESS|PRIVATE)"
 )
-_KEY_WORD_STARTS = "key|token|secret|pass|pwd|auth|bearer|cred|pat"
+_KEY_WORD_STARTS = "key|token|secret|pass|pwd|auth|bearer|cred|pat|(?-i:ACCESS|PRIVATE)"
 _KEY_WORD_END = r"s?(?:\b|_|(?-i:[A-Z0-9]))"
 # Between the two words in one name, or in a name and the next one below it:
 # ACME_API_KEY, acme.token, "acme": {"key", acme:\n  secret, [acme]\nkey
