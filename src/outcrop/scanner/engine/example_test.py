@@ -25,13 +25,15 @@ def check_example(rule: Rule, template: str, ruleset: RuleSet, *, is_example: bo
     """Return why one example or counterexample fails; None if it passes.
 
     An example passes if the rule finds exactly the values that the example marks with «», in order; a
-    counterexample if the rule finds nothing. Only hits of at least medium confidence count.
+    counterexample if the rule finds nothing. Only hits of at least medium confidence count, except in examples
+    of a rule whose values are all of low confidence.
     """
     try:
         text, values = split_marked_values(expand_template(template, rule.id))
     except (TemplateError, ValueError) as error:
         return f"example cannot be filled in: {error}: {template}"
-    hits = find(ruleset, text.encode(), Confidence.MEDIUM)
+    is_low = is_example and all(form.confidence is Confidence.LOW for form in rule.forms)
+    hits = find(ruleset, text.encode(), Confidence.LOW if is_low else Confidence.MEDIUM)
     found = [reveal(hit.secret) for hit in hits if hit.rule.id == rule.id]
     if not is_example:
         return f"counterexample is found: {template}" if found else None

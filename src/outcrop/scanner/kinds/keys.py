@@ -57,7 +57,7 @@ def is_encrypted_key(sample: Sample) -> bool:
 
 
 def is_empty_key(sample: Sample) -> bool:
-    """Whether the value is base64 of a certificate, or of the lines around a key with nothing between them."""
+    """Whether the value is base64 of a certificate, or of the lines around a key with no key between."""
     value = sample.value
     if not sample.is_generic or not value.startswith(_PEM_START) or len(value) > _MAX_EMPTY_KEY:
         return False
