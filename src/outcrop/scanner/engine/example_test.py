@@ -25,8 +25,8 @@ def check_example(rule: Rule, template: str, ruleset: RuleSet, *, is_example: bo
     """Return why one example or counterexample fails; None if it passes.
 
     An example passes if the rule finds exactly the values that the example marks with «», in order; a
-    counterexample if the rule finds nothing. Only hits of at least medium confidence count, except in examples
-    of a rule whose values are all of low confidence.
+    counterexample if the rule finds nothing. Only hits of at least medium confidence count, except in
+    examples of a rule whose values are all of low confidence.
     """
     try:
         text, values = split_marked_values(expand_template(template, rule.id))
