@@ -1,6 +1,7 @@
 """Compare lists of findings with plain SQL over the table, for every access path of the listing."""
 
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -577,3 +578,21 @@ def test_uncommitted_changes_are_in_no_list(
         _compare(store, account, some, cheap)
         store.fold()
         _compare(store, account, some, cheap)
+
+
+@pytest.mark.parametrize("filters", [{"sources": SOURCES[:1]}, {"secret_types": ("stripe",)}], ids=str)
+def test_a_list_with_one_value_is_read_in_the_order_of_its_index(
+    store: Backend, account: Account, filters: dict[str, Any]
+) -> None:
+    """With `= ANY(%s)` the planner sorts, or passes all findings with a higher score of other sources."""
+
+    async def explain(db: Connection) -> str:
+        _, statement = await filtered.choose_statement(db, account.id, FindingQuery(**filters))
+        assert statement is not None
+        await db.execute("SET LOCAL enable_seqscan = off")
+        cursor = await db.execute(f"EXPLAIN {statement[0]}".encode(), statement[1], prepare=False)
+        return "\n".join(line for (line,) in await cursor.fetchall())
+
+    plan = store.run(explain)
+    assert re.search(r"using findings_(source_score|type) ", plan), plan
+    assert "Sort" not in plan

@@ -50,7 +50,10 @@ def has_finding_conditions(query: FindingQuery) -> bool:
 def add_finding_conditions(where: WhereClause, query: FindingQuery) -> None:
     """Add the conditions for columns that only the table `findings` has."""
     for attribute, value in chosen_attributes(query):
-        where.add(f"{attribute.column} = {attribute.value}", value)
+        if isinstance(value, list) and len(value) == 1:  # with `ANY` no index has the order of the score
+            where.add(f"{attribute.column} = %s", value[0])
+        else:
+            where.add(f"{attribute.column} = {attribute.value}", value)
     if query.incident_id is not None:
         where.add("incident_id = %s", query.incident_id)
     if query.updated_since is not None:
