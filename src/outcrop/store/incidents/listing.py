@@ -2,7 +2,8 @@
 
 The total comes from the rollups if they count the query's filters, otherwise from an index. The page is read
 in sort order from the nearer end of the list. If the rollups cover the query, a deep page begins at the
-bucket in which it lies.
+bucket in which it lies. Search terms and `service` are different: one statement finds all matches, counts
+and sorts them.
 """
 
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ async def select_page(
     cells = CellFilter(account_id, list_matching_facets(query))
     where = build_where(account_id, query, cells.facets, now)
     async with snapshot(db):
+        if _has_others(query):
+            return await _select_gathered(db, query, where)
         total = await _count_matches(db, cells, query, where, now)
         if query.offset >= total:
             return Page([], total, query.page, query.per_page)
@@ -181,6 +184,29 @@ async def _find_jump(
         else _Scan(skip, backwards=True, condition=f"{column} < %s", bound=(end,))
     )
     return min(forwards, backwards, key=_skip)
+
+
+async def _select_gathered(db: Connection, query: IncidentQuery, where: WhereClause) -> Page[Incident]:
+    """Return the page and the total of a query whose matches are all found, counted and sorted."""
+    column, direction = query.order_by.value, query.order_dir.value
+    cursor = await db.execute(
+        f"""WITH hits AS MATERIALIZED (SELECT id, {column} FROM incidents WHERE {where.sql})
+            SELECT (SELECT count(*) FROM hits),
+                   ARRAY(SELECT id FROM hits ORDER BY {column} {direction}, id {direction}
+                         OFFSET %s LIMIT %s)""".encode(),
+        [*where.values, min(query.offset, 2**63 - 1), query.per_page],  # OFFSET is a bigint
+        prepare=False,
+    )
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101
+    total, ids = row
+    cursor = await db.execute(
+        f"""SELECT {COLUMNS}, i.assignee FROM incidents i WHERE account_id = %s AND id = ANY(%s)
+            ORDER BY {column} {direction}, id {direction}""".encode(),
+        [where.values[0], ids],
+    )
+    found = [build_incident(row) for row in await cursor.fetchall()]
+    return Page(found, total, query.page, query.per_page)
 
 
 async def _select_rows(
