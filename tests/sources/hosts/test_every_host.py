@@ -1,6 +1,7 @@
 """What every code host does, on stand-ins of their APIs: lists, tokens, lost commits and bad input."""
 
 import asyncio
+import base64
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -305,6 +306,19 @@ def test_an_invalid_name_is_refused_without_a_request(running: Running, name: st
     with pytest.raises(BadInputError):
         running.call(lambda host: host.repository(name))
     assert running.stand_in.requests == []
+
+
+def test_a_password_that_the_host_repeats_is_masked_in_every_form(tmp_path: Path) -> None:
+    kind, password = KINDS[3], "made-up-api-token"
+    login = f"ada@example.com:{password}"
+    encoded = base64.b64encode(login.encode()).decode()
+    with run_stand_in(kind.make(), tmp_path / "tls") as stand_in:
+        refused = {"error": {"message": f"no right: {password}, {encoded}"}}
+        stand_in.always["/acme?"] = answer_json(refused, 403)
+        failure = Running(kind, stand_in).list_failure(login)
+    assert "no right" in failure.message
+    assert password not in failure.message
+    assert encoded not in failure.message
 
 
 # --- snippets

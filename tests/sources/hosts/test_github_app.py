@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import Secret
 from outcrop.net.http import open_http
+from outcrop.sources.code_host.errors import HostError
 from outcrop.sources.code_host.options import ApiOptions
 from outcrop.sources.hosts.github import GitHub
 from outcrop.sources.hosts.github_app import parse_app
@@ -57,7 +58,8 @@ def test_the_installation_token_is_used_and_renewed_before_it_expires(tmp_path: 
             }
             return FakeResponse(201, {}, json.dumps(body).encode())
         assert sent == issued[-1]
-        return FakeResponse(200, {}, json.dumps({"login": "acme"}).encode())
+        refused = {"message": f"Resource not accessible by integration: {sent}"}
+        return FakeResponse(403, {}, json.dumps(refused).encode())
 
     async def main(egress: object) -> None:
         async with open_http(egress) as http:  # type: ignore[arg-type]
@@ -69,6 +71,9 @@ def test_the_installation_token_is_used_and_renewed_before_it_expires(tmp_path: 
             now[0] += 3_400
             assert await github.login() == ("x-access-token", "ghs_made_up_1")
             assert (await github.token_owner()) == (None, ())
+            with pytest.raises(HostError, match="Resource not accessible") as caught:
+                await github.repository("acme/shop")
+            assert issued[-1] not in caught.value.message
 
     with serve_https(tmp_path, (API,), respond) as server:
         asyncio.run(main(server.egress))

@@ -18,7 +18,7 @@ from outcrop.domain.line import one_line
 from outcrop.domain.secret import Secret, reveal
 from outcrop.lazy_regex import regex
 from outcrop.limits import HOST_IDLE_PAGES
-from outcrop.sources.code_host.errors import ERROR_KINDS, HostError
+from outcrop.sources.code_host.errors import ERROR_KINDS, HostError, mask_sent
 from outcrop.sources.code_host.options import API_OPTIONS, ApiOptions, EtagCache
 from outcrop.sources.code_host.rate_limit import RateLimit, response_date
 
@@ -89,7 +89,7 @@ class HostApi:
     """Get resources from the API of one host, with one token or none.
 
     `base_url` is the address of the API; paths are appended to it. Raise OperatorError if the token may not
-    be sent to it. `etags` caches responses. `token` is masked in messages; `auth` sends it.
+    be sent to it. `etags` caches responses. Those of one `token` are not used with another; `auth` sends it.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class HostApi:
             )
         self._origin = origin(self._base)
         self.host = self._origin[1]
-        self._token = token
+        self._sent: Mapping[str, str] = {}  # headers that authenticated the last request
         self._auth = auth
         self._style = style
         self._etags = etags
@@ -292,7 +292,8 @@ class HostApi:
         retries = waits = 0
         while True:
             await self._limit.wait_until_allowed()
-            headers = {**self._style.headers, **(await self._auth() if auth is None else auth)}
+            self._sent = await self._auth() if auth is None else auth
+            headers = {**self._style.headers, **self._sent}
             if etag:
                 headers["If-None-Match"] = etag
             if body:
@@ -343,8 +344,7 @@ class HostApi:
         text = self._style.read_message(value) if isinstance(value, dict) else None
         reason = one_line(text) if isinstance(text, str) and text else "no reason given"
         message = f"{_printable_url(response.url)}: answered {response.status}: {reason}"
-        if self._token:  # a host may repeat what it was sent
-            message = self._token.masked_within(message)
+        message = mask_sent(message, self._sent)
         kind = ERROR_KINDS.get(response.status, "malformed")
         return HostError(kind, message[:_MAX_MESSAGE], response.status)
 
