@@ -41,6 +41,7 @@ _TABLES = (
 )
 # Steps that one round freezes workers at, before the one of a table.
 _STEPS = ("refs", "pack", "reading", "validating")
+_ONLY_NEW = ("validating", "table finding_search")  # steps of runs that find something new
 _WAITS = """SELECT 1 FROM pg_stat_activity
             WHERE wait_event_type = 'Lock' AND pid <> pg_backend_pid() AND datname = current_database()"""
 
@@ -160,7 +161,7 @@ class _Freezes:
             "id"
         ]
         path = repository.add_token()
-        begins_present = self.rng.random() < 0.5 and step != "validating"
+        begins_present = self.rng.random() < 0.5 and step not in _ONLY_NEW
         if begins_present:
             own = self._worker()
             self._run(target)
@@ -172,8 +173,11 @@ class _Freezes:
             repository.git("update-ref", DEFAULT, before)
             repository.commit(DEFAULT, {"other": b"nothing\n"})
         process, run, pids = self._reach(step, name, target)
-        self.report.count("freezes")
-        self.report.count(f"at {step}")
+        if self._has_ended(run):
+            self.report.count("runs that ended first")
+        else:
+            self.report.count("freezes")
+            self.report.count(f"at {step}")
         if begins_present:  # pushed again
             repository.commit(DEFAULT, {path: content})
         else:
