@@ -181,7 +181,7 @@ class Oracle:
         action = rng.choice([*CLOSED, "suppress"])
         note = None if action == "suppress" or rng.random() < 0.3 else f"n{rng.randrange(10**9)}"
         belief = self.beliefs[finding]
-        parameters = {} if note is None else {"note": note}
+        parameters: dict[str, Any] = {} if note is None else {"note": note}
         try:
             code, body = self.api.send("POST", f"/findings/{finding}/{action}", **parameters)
         except ConnectionRefusedError:  # nothing was sent
