@@ -50,6 +50,17 @@ def test_the_exit_status_says_whether_all_held(trials: list, status: int, tmp_pa
     assert [row["trial"] for row in rows] == [trial.name for trial in made]
 
 
+def test_the_table_says_what_was_done_how_often(capsys: pytest.CaptureFixture[str]) -> None:
+    def kill(_: Setting, report: Report) -> None:
+        report.check(holds=True, failure="")
+        report.count("kills", 1_000)
+        report.count("kills of api", 400)
+
+    assert program.run([Trial("t", kill)], ["--short", "--seed", "7"]) == 0
+    row = capsys.readouterr().out.splitlines()[-1]
+    assert row.split() == ["t", "1", "0", "0", "7", "1,000", "kills"]
+
+
 def test_a_trial_that_is_not_known_is_a_wrong_call(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         program.main(["--only", "nothing"])
