@@ -43,7 +43,7 @@ def test_no_module_compiles_an_expression_while_it_is_imported() -> None:
 
 def test_a_scan_that_finds_nothing_compiles_few() -> None:
     code = (
-        "import outcrop.cli.scan, outcrop.lazy_regex as lazy;"
+        "import outcrop.cli.run_scan, outcrop.lazy_regex as lazy;"
         "print(len(lazy._all), sum(one.is_compiled for one in lazy._all))"
     )
     count, compiled = subprocess.check_output([sys.executable, "-c", code], text=True).split()

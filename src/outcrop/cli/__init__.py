@@ -4,7 +4,7 @@ import contextlib
 import gc
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import Context
 from typing import NoReturn
 
@@ -30,13 +30,31 @@ def run_command() -> None:
                 print(f"outcrop {__version__}")
             return
         with importing():
-            from outcrop.cli.commands import called_command, tree  # noqa: PLC0415 - imports Typer
             from outcrop.processes import disable_core_dumps  # noqa: PLC0415 - not for `--version`
 
             disable_core_dumps()
-            app = tree(called_command(sys.argv[1:]))
+            command = _find_command(sys.argv[1:])
         with printing():
-            Context().run(app)  # the file of --env-file is known to this command only
+            Context().run(command)  # the file of --env-file is known to this command only
+
+
+def _find_command(arguments: list[str]) -> Callable[[], object]:
+    """Return a function that runs the command. A scan whose arguments are right needs no Typer."""
+    if arguments[:1] == ["scan"]:
+        from outcrop.cli.scan_arguments import parse_call  # noqa: PLC0415
+
+        if (given := parse_call(arguments[1:])) is not None:
+            from outcrop.cli.env_file import warn_about_ignored_file  # noqa: PLC0415
+            from outcrop.cli.run_scan import run_scan  # noqa: PLC0415
+
+            def scan() -> None:
+                warn_about_ignored_file()
+                run_scan(given)
+
+            return scan
+    from outcrop.cli.commands import called_command, tree  # noqa: PLC0415
+
+    return tree(called_command(arguments))
 
 
 @contextlib.contextmanager

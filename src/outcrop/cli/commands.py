@@ -4,13 +4,20 @@ Only the module of the called command is imported: most of the time of a short c
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from outcrop import __version__
-from outcrop.cli.env_file import EnvFile, use_env_file, warn_about_ignored_file
+from outcrop.cli.env_file import use_env_file, warn_about_ignored_file
 
+EnvFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--env-file", metavar="FILE", help="Read settings that the environment does not set from a file."
+    ),
+]
 _COMMANDS = {  # command -> (module, function)
     "scan": ("scan", "scan"),
     "why": ("why", "why"),

@@ -9,20 +9,12 @@ import stat
 import sys
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from outcrop.settings import Settings
     from outcrop.settings_sources import LoadedSettings
 
-EnvFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--env-file", metavar="FILE", help="Read settings that the environment does not set from a file."
-    ),
-]
 _IN_CURRENT_FOLDER = Path(".env")
 _MAX_BYTES = 1 << 20  # of `.env`, searched for lines that look like settings
 

@@ -11,7 +11,8 @@ import typer
 
 from outcrop import metrics
 from outcrop.cli import importing, reporting_failures
-from outcrop.cli.env_file import EnvFile, leave_warnings_to_parent, use_env_file
+from outcrop.cli.commands import EnvFile
+from outcrop.cli.env_file import leave_warnings_to_parent, use_env_file
 from outcrop.cli.serve import SHUTDOWN_SECONDS, ChildRole, work_until_signal
 from outcrop.cli.session import run, start
 from outcrop.processes import watch_parent

@@ -11,7 +11,6 @@ import orjson
 from outcrop.cli.scan_output import write_whole
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.line import one_line
-from outcrop.domain.reports import sarif
 from outcrop.services.local_scan import ScanReport
 from outcrop.services.local_scan.allowed import (
     AllowEntry,
@@ -34,6 +33,8 @@ def read_baseline(file: Path | None) -> BaselineFile:
     """Return the findings of an earlier result, or of a report of another scanner."""
     if file is None:
         return BaselineFile([], KnownFindings())
+    from outcrop.domain.reports import sarif  # noqa: PLC0415 - few scans have a baseline
+
     text = _read(file, "--baseline")
     try:
         records = _records(text.removeprefix(codecs.BOM_UTF8))

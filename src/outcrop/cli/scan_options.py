@@ -1,35 +1,17 @@
 """The options of `outcrop scan`, as types of its parameters."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from outcrop.cli.scan_arguments import MAX_JOBS, ScanTargetType
 from outcrop.cli.scan_output import OutputFormat
-from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Confidence
-
-if TYPE_CHECKING:
-    from outcrop.domain.target import TargetKind
 
 _TARGETS = (
     "Folders, files, git repositories (path or https address), GitHub names, web pages, or - for stdin."
 )
-
-
-class ScanTargetType(StrEnum):
-    """Type of a target. A local target is a folder or a git repository; a remote one is never a folder."""
-
-    FOLDER = "folder"
-    GIT = "git"
-    OWNER = "owner"
-    REPOSITORY = "repository"
-    GISTS = "gists"
-    GIST = "gist"
-    COMMIT = "commit"
-    SITE = "site"
-    PAGE = "page"
 
 
 Targets = Annotated[
@@ -88,7 +70,7 @@ OnlyValid = Annotated[
 # --- What is scanned
 
 Jobs = Annotated[
-    int, typer.Option("--jobs", min=0, max=256, help="Number of processes; 0 means one per core.")
+    int, typer.Option("--jobs", min=0, max=MAX_JOBS, help="Number of processes; 0 means one per core.")
 ]
 Include = Annotated[
     list[str] | None,
@@ -159,34 +141,3 @@ AllowAll = Annotated[
 IgnoreMarks = Annotated[
     bool, typer.Option("--ignore-marks", help="Nothing in the source leaves a finding out.")
 ]
-
-
-def check_revisions(since: str | None, from_ref: str | None, to_ref: str | None, *, staged: bool) -> None:
-    """Raise BadInputError for revisions that are empty or cannot be combined.
-
-    An empty revision is probably an unset variable of a script, and would scan the whole history.
-    """
-    for name, revision in (("--since", since), ("--from-ref", from_ref), ("--to-ref", to_ref)):
-        if revision == "":
-            raise BadInputError(f"{name} is empty: give a revision")
-    if (from_ref is None) is not (to_ref is None):
-        raise BadInputError("--from-ref and --to-ref belong together")
-    given = [
-        name for name, value in (("--staged", staged), ("--since", since), ("--from-ref", from_ref)) if value
-    ]
-    if len(given) > 1:
-        raise BadInputError(f"{given[0]} and {given[1]} exclude each other")
-
-
-def local_type(kind: ScanTargetType | None) -> Literal["folder", "git"] | None:
-    """Return the type for local targets; None means that it is guessed."""
-    return "folder" if kind is ScanTargetType.FOLDER else "git" if kind is ScanTargetType.GIT else None
-
-
-def target_kind(kind: ScanTargetType | None) -> "TargetKind | None":
-    """Return the kind for remote targets; None means that it is guessed."""
-    if kind in {None, ScanTargetType.FOLDER}:
-        return None
-    from outcrop.domain.target import TargetKind  # noqa: PLC0415 - a scan of files does not need it
-
-    return TargetKind.REPOSITORY if kind is ScanTargetType.GIT else TargetKind(kind)
