@@ -139,6 +139,26 @@ def test_pre_push_scans_what_no_remote_branch_has(call, tmp_path):
     assert "old.txt" not in refused.stderr
 
 
+def test_an_earlier_hook_gets_the_same_input_also_none(call, tmp_path):
+    log = earlier_hook(tmp_path / "work" / ".git", "pre-push")
+    assert call("outcrop", "git-hook", "install", "--type", "pre-push").returncode == 0
+    hook = str(tmp_path / "work/.git/hooks/pre-push")
+    assert call("sh", hook, stdin="").returncode == 0
+    assert log.read_text() == "called\n"
+
+
+def test_a_hook_that_git_would_not_call_is_not_installed(call, tmp_path, environment):
+    settings = Path(environment["HOME"]) / ".gitconfig"
+    settings.write_text(f"[core]\nhooksPath = {tmp_path / 'elsewhere'}\n")
+    try:
+        refused = call("outcrop", "git-hook", "install")
+    finally:
+        settings.unlink()
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "core.hooksPath is set" in refused.stderr
+    assert not (tmp_path / "work/.git/hooks/pre-commit").exists()
+
+
 def test_a_folder_without_a_repository_is_one_line(call, tmp_path):
     (tmp_path / "none").mkdir()
     ran = call("outcrop", "git-hook", "install", folder="none")

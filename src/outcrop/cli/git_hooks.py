@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import subprocess
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -139,9 +140,22 @@ def _hook_file(type_: HookType) -> Path:
         common = git_folder / (git_folder / "commondir").read_text().strip()
     config = common / "config"
     text = config.read_text(errors="replace") if config.is_file() else ""
-    if re.search(r"^\s*hooksPath\s*=", text, re.MULTILINE | re.IGNORECASE):
+    if re.search(r"^\s*hooksPath\s*=", text, re.MULTILINE | re.IGNORECASE) or _has_hooks_path_for_all():
         raise OperatorError("core.hooksPath is set here: call `outcrop git-hook run` from a hook there")
     return common / "hooks" / type_.value
+
+
+def _has_hooks_path_for_all() -> bool:
+    """Whether git's configuration of the user or of the machine says that hooks are elsewhere."""
+    return any(
+        subprocess.run(
+            ["git", "config", scope, "--includes", "--get", "core.hooksPath"],
+            cwd="/",  # in no repository: git reads no configuration of a foreign one
+            capture_output=True,
+            check=False,
+        ).stdout.strip()
+        for scope in ("--global", "--system")
+    )
 
 
 def _is_ours(file: Path) -> bool:
@@ -158,8 +172,9 @@ def _script(type_: HookType) -> str:
     else:
         calls = (
             "lines=$(cat)\n"
-            f'if [ -x {earlier} ]; then printf \'%s\\n\' "$lines" | {earlier} "$@" || exit; fi\n'
-            f"printf '%s\\n' \"$lines\" | {command}\n"
+            'give() { if [ -n "$lines" ]; then printf \'%s\\n\' "$lines"; fi; }\n'
+            f'if [ -x {earlier} ]; then give | {earlier} "$@" || exit; fi\n'
+            f"give | {command}\n"
         )
     return f"#!/bin/sh\n{_MARK}\n{calls}"
 
