@@ -28,7 +28,7 @@ from outcrop.cli.api_server import ApiProtocol
 from outcrop.settings import SecretText, Settings
 from outcrop.store.embedded.server import embedded_postgres
 from outcrop.store.keyring import Keyring
-from tests.support.backend import Backend, Tenant, running_server
+from tests.support.backend import IN_TIME, Backend, Tenant, running_server
 from tests.support.factories import make_line
 from tests.support.tls import make_certificate
 
@@ -48,7 +48,7 @@ def test_who_does_not_read_an_answer_keeps_no_connection_from_the_others(
     settings: Settings, keys: Keyring
 ) -> None:
     with (
-        running_server(settings, rate_limit=0) as server,
+        running_server(settings, rate_limit=0, **IN_TIME) as server,
         Backend(settings, keys, server.base_url) as backend,
     ):
         idle, other = backend.tenant(), backend.tenant()
@@ -234,7 +234,7 @@ def test_a_fault_leaves_no_transaction_behind(backend: Backend) -> None:
 @contextmanager
 def server_of_its_own(settings: Settings, keys: Keyring) -> Iterator[Backend]:
     with (
-        running_server(settings, rate_limit=0) as server,
+        running_server(settings, rate_limit=0, **IN_TIME) as server,
         Backend(settings, keys, server.base_url) as backend,
     ):
         yield backend
@@ -555,7 +555,7 @@ def away(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Away]:
             secret_key=SecretText("a key for the tests only, no secret"),
         )
         with (
-            running_server(settings, rate_limit=0) as server,
+            running_server(settings, rate_limit=0, **IN_TIME) as server,
             Backend(settings, None, server.base_url) as backend,
         ):
             yield Away(folder, backend, backend.tenant())

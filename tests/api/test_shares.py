@@ -43,12 +43,14 @@ def test_an_account_with_slow_requests_does_not_delay_others(
     backend: Backend, tenant: Tenant, owner_of_another: Person
 ) -> None:
     other = owner_of_another.tenant
-    with ThreadPoolExecutor(MANY) as pool, blocked_findings(backend):
+    with ThreadPoolExecutor(MANY) as pool, blocked_findings(backend) as db:
         slow = send_many(pool, tenant)
         until(60, lambda: backend.sql(_WAITING) == [(ACCOUNT_REQUESTS,)])
         for _ in range(5):
             assert other.get("/scans").status_code == 200
             assert owner_of_another.get("/profile/plan").status_code == 200
+        until(60, lambda: any(future.done() for future in slow))
+        db.commit()
         answers = [future.result() for future in slow]
     refused = [answer for answer in answers if "too many requests" in answer.text]
     assert refused
@@ -72,9 +74,11 @@ def test_requests_wait_for_their_turn(backend: Backend, tenant: Tenant) -> None:
 
 def test_pages_of_the_portal_count_too(backend: Backend, tenant: Tenant) -> None:
     owner = sign_in(backend, tenant)
-    with ThreadPoolExecutor(MANY) as pool, blocked_findings(backend):
+    with ThreadPoolExecutor(MANY) as pool, blocked_findings(backend) as db:
         slow = [pool.submit(owner.get, "/findings", q="x") for _ in range(MANY)]
         until(60, lambda: backend.sql(_WAITING) == [(ACCOUNT_REQUESTS,)])
+        until(60, lambda: any(future.done() for future in slow))
+        db.commit()
         answers = [future.result() for future in slow]
     refused = [answer for answer in answers if "too many requests" in answer.text.lower()]
     assert refused

@@ -16,10 +16,11 @@ import httpx
 import uvicorn
 
 from outcrop.asgi import create_app
-from outcrop.cli.api_server import ApiProtocol
+from outcrop.cli.api_server import STATEMENT_TIMEOUT, ApiProtocol
 from outcrop.domain.account import Account, Plan
 from outcrop.domain.clock import now
 from outcrop.domain.scan import ScanRun
+from outcrop.limits import REQUEST_SECONDS
 from outcrop.runtime import open_runtime
 from outcrop.services import accounts
 from outcrop.services import keys as key_service
@@ -33,6 +34,7 @@ from tests.support.connections import query, run_on_connection
 from tests.support.rulesets import ruleset
 
 T = TypeVar("T")
+IN_TIME = {"statement_timeout": STATEMENT_TIMEOUT, "deadline": REQUEST_SECONDS}
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,26 @@ def running_server(
     rate_limit: int | None = None,
     protocol: type[ApiProtocol] = ApiProtocol,
     check_schema_every: float = 60.0,
+    statement_timeout: float = 60.0,
+    deadline: float = 60.0,
     **options: Any,
 ) -> Iterator[Server]:
-    """Serve the application on a free loopback port, in a thread."""
+    """Serve the application on a free loopback port, in a thread.
+
+    Its statements and requests may take a minute, so that a busy machine fails no test. IN_TIME has the limits
+    of the service.
+    """
     ruleset()  # into the cache; otherwise the first note would make each server compile all rules
-    runtime = open_runtime(settings, pool_size=8, statement_timeout=4, check_schema_every=check_schema_every)
-    app = create_app(runtime, base_url=base_url or "http://127.0.0.1", rate_limit=rate_limit, **options)
+    runtime = open_runtime(
+        settings, pool_size=8, statement_timeout=statement_timeout, check_schema_every=check_schema_every
+    )
+    app = create_app(
+        runtime,
+        base_url=base_url or "http://127.0.0.1",
+        rate_limit=rate_limit,
+        deadline=deadline,
+        **options,
+    )
     config = uvicorn.Config(
         app,
         port=0,
