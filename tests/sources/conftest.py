@@ -140,6 +140,19 @@ class Repo:
         return self.path / ".git" / "objects" / oid[:2] / oid[2:]
 
 
+def read_objects(git_folder: Path) -> dict[str, tuple[str, bytes]]:
+    """Return type and content of all objects of a repository, by id, as git reads them; in one process."""
+    command = ["git", "--git-dir", git_folder, "cat-file", "--batch-all-objects", "--batch"]
+    out = subprocess.run(command, capture_output=True, check=True).stdout
+    objects, at = {}, 0
+    while at < len(out):
+        start = out.index(b"\n", at) + 1
+        oid, kind, size = out[at : start - 1].decode().split()
+        at = start + int(size) + 1
+        objects[oid] = kind, out[start : at - 1]
+    return objects
+
+
 def without_override() -> None:
     """Drop the capabilities with which root reads and writes every file."""
     libc = ctypes.CDLL(None)

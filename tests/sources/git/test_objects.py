@@ -1,7 +1,6 @@
 """Read messages at their offsets in a pack: the same as git returns; git reads only unusual objects."""
 
 import random
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from outcrop.sources.git.cat_file import Content, MessageId, read_with_git
 from outcrop.sources.git.enumerate_objects import list_objects
 from outcrop.sources.git.objects import READ_SIZES, ReadSizes
 from outcrop.sources.git.repository import open_local
-from tests.sources.conftest import Repo
+from tests.sources.conftest import Repo, read_objects
 from tests.support.calls import recorded_calls
 
 
@@ -39,17 +38,11 @@ def many_messages(tmp_path_factory: pytest.TempPathFactory) -> Repo:
 
 def read_with_cat_file(repo: Repo) -> dict[bytes, bytes]:
     """Return all messages as git returns them."""
-    command = ["git", "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)"]
-    lines = subprocess.run(command, cwd=repo.path, capture_output=True, check=True).stdout.splitlines()
-    kinds = dict(reversed(line.split()) for line in lines)
-    messages = {}
-    for oid, kind in kinds.items():
-        if kind in {b"commit", b"tag"}:
-            content = subprocess.run(
-                ["git", "cat-file", kind, oid], cwd=repo.path, capture_output=True, check=True
-            ).stdout
-            messages[oid] = content.partition(b"\n\n")[2]
-    return messages
+    return {
+        oid.encode(): content.partition(b"\n\n")[2]
+        for oid, (kind, content) in read_objects(repo.path / ".git").items()
+        if kind in {"commit", "tag"}
+    }
 
 
 def read_messages(repo: Repo, work: Path, sizes: ReadSizes = READ_SIZES) -> dict[bytes, Content]:

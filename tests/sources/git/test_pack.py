@@ -2,7 +2,6 @@
 
 import random
 import struct
-import subprocess
 import zlib
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from outcrop.sources.git.objects import ReadSizes
 from outcrop.sources.git.packs import pack
 from outcrop.sources.git.packs.pack import PackReader
 from outcrop.sources.git.repository import open_local
-from tests.sources.conftest import Repo, Scan, token
+from tests.sources.conftest import Repo, Scan, read_objects, token
 
 LINES = 400
 
@@ -50,22 +49,10 @@ def objects_folder(repo: Repo) -> Path:
     return repo.path / ".git" / "objects"
 
 
-def read_all_blobs(repo: Repo) -> dict[str, bytes]:
-    """Return all blobs as git returns them."""
-    return {oid: cat(repo, "blob", oid) for oid in list_ids(repo, "blob")}
-
-
-def list_ids(repo: Repo, kind: str) -> list[str]:
-    ids = repo.git(
-        "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)"
-    ).splitlines()
-    return [line.split()[1] for line in ids if line.startswith(kind)]
-
-
-def cat(repo: Repo, kind: str, oid: str) -> bytes:
-    return subprocess.run(
-        ["git", "cat-file", kind, oid], cwd=repo.path, capture_output=True, check=True
-    ).stdout
+def read_all(repo: Repo, kind: str = "blob") -> dict[str, bytes]:
+    """Return the contents of all objects of a type as git returns them."""
+    found = read_objects(repo.path / ".git").items()
+    return {oid: content for oid, (its_kind, content) in found if its_kind == kind}
 
 
 def read_blobs(repo: Repo, oids: list[str]) -> dict[str, bytes | None]:
@@ -88,7 +75,7 @@ def test_every_blob_is_equal_to_that_of_git(repo: Repo, by: str, index: str) -> 
     (pack,) = (objects_folder(repo) / "pack").glob("*.pack")
     pack.with_suffix(".idx").unlink()
     repo.git("index-pack", f"--index-version={index}", str(pack))
-    expected = read_all_blobs(repo)
+    expected = read_all(repo)
     assert read_blobs(repo, list(expected)) == expected
 
 
@@ -98,7 +85,7 @@ def test_loose_and_missing_objects_are_left_to_git(repo: Repo) -> None:
 
 
 def test_commits_and_trees_are_left_to_git(repo: Repo) -> None:
-    others = [*list_ids(repo, "commit"), *list_ids(repo, "tree")]
+    others = [*read_all(repo, "commit"), *read_all(repo, "tree")]
     assert len(others) > 60
     assert set(read_blobs(repo, others).values()) == {None}
 
@@ -107,7 +94,7 @@ def test_an_object_may_be_in_any_of_several_packs(repo: Repo) -> None:
     for number in range(3):
         repo.commit({"b": f"pack {number}\n" * 99})
         repo.git("repack", "-dq")
-    expected = read_all_blobs(repo)
+    expected = read_all(repo)
     assert len(list((objects_folder(repo) / "pack").glob("*.pack"))) == 4
     assert read_blobs(repo, list(expected)) == expected
 
@@ -150,7 +137,7 @@ def test_offset_and_size_of_a_copy_omit_zero_bytes() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_blobs_of_a_damaged_pack_are_left_to_git(repo: Repo, seed: int) -> None:
-    expected = read_all_blobs(repo)
+    expected = read_all(repo)
     (pack,) = (objects_folder(repo) / "pack").glob("*.pack")
     undamaged = pack.read_bytes()
     pack.chmod(0o600)
@@ -165,7 +152,7 @@ def test_blobs_of_a_damaged_pack_are_left_to_git(repo: Repo, seed: int) -> None:
 
 
 def test_a_damaged_index_never_yields_a_wrong_blob(repo: Repo) -> None:
-    expected = read_all_blobs(repo)
+    expected = read_all(repo)
     (index,) = (objects_folder(repo) / "pack").glob("*.idx")
     undamaged = index.read_bytes()
     index.chmod(0o600)
@@ -309,7 +296,7 @@ def test_a_cycle_of_deltas_is_left_to_git(tmp_path: Path) -> None:
 
 def test_the_chain_cache_is_limited(repo: Repo) -> None:
     packs = PackReader([objects_folder(repo)], PackLimits(cached_bytes=3 * len(lines(30))))
-    expected = read_all_blobs(repo)
+    expected = read_all(repo)
     for oid, content in expected.items():
         version = packs.read_blob(bytes.fromhex(oid))
         assert version is not None
@@ -370,12 +357,12 @@ def test_packed_and_loose_versions_have_the_same_findings(tmp_path: Path, scan: 
 
 def test_objects_are_read_from_packs_and_from_git(repo: Repo, tmp_path: Path) -> None:
     sizes = ReadSizes(waiting=2, scanned_bytes=10_000)
-    expected = read_all_blobs(repo) | {
+    expected = read_all(repo) | {
         repo.blob(b"loose %d\n" % number): b"loose %d\n" % number for number in range(5)
     }
     large = bytes(1_100_000)
     expected[repo.blob(large)] = large
-    expected |= {oid: cat(repo, "commit", oid).partition(b"\n\n")[2] for oid in list_ids(repo, "commit")}
+    expected |= {oid: text.partition(b"\n\n")[2] for oid, text in read_all(repo, "commit").items()}
     (tmp_path / "work").mkdir()
     repository = open_local(repo.path / ".git", tmp_path / "work")
     found = {

@@ -14,7 +14,7 @@ from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository
 from outcrop.sources.web.git_folder import fetch_repository
 from outcrop.sources.web.git_objects import index_ids, inflate_object
-from tests.sources.conftest import Repo
+from tests.sources.conftest import Repo, read_objects
 from tests.support.web_host import WebHost, page, text, web_host
 
 
@@ -52,9 +52,7 @@ def fetch(host: WebHost, work: Path, limits: GitFolderLimits = GIT_FOLDER_LIMITS
 
 def contents(repository: Repository) -> set[bytes]:
     """Return the contents of all blobs of a repository."""
-    _, listing = command.run(repository.folder, "cat-file", "--batch-all-objects", "--batch-check")
-    ids = [line.split()[0].decode() for line in listing.splitlines() if b" blob " in line]
-    return {command.run(repository.folder, "cat-file", "blob", oid)[1] for oid in ids}
+    return {content for kind, content in read_objects(repository.folder).values() if kind == "blob"}
 
 
 @pytest.fixture
