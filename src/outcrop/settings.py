@@ -17,7 +17,7 @@ from outcrop.domain.secret import KeepSecrets
 from outcrop.limits import MEGA, SOURCE_LIMITS, SourceLimits
 
 _MAX_PORT = 65535
-_MAX_NOTICE = 300  # characters
+_NOTICE_CHARACTERS = 300  # characters
 _DEFAULT_DATA_DIR = Path("~/.local/share/outcrop")
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off"}
 
@@ -323,8 +323,8 @@ def _to_host_tokens(value: Any) -> SecretText:
 
 def _to_notice(value: Any) -> str:
     """Raise ValueError for a text that is too long."""
-    if len(_to_text(value)) > _MAX_NOTICE:
-        raise ValueError(f"must have at most {_MAX_NOTICE} characters")
+    if len(_to_text(value)) > _NOTICE_CHARACTERS:
+        raise ValueError(f"must have at most {_NOTICE_CHARACTERS} characters")
     return str(value)
 
 

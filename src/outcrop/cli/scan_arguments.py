@@ -12,7 +12,7 @@ from outcrop.domain.finding import Confidence
 if TYPE_CHECKING:
     from outcrop.domain.target import TargetKind
 
-MAX_JOBS = 256
+PROCESSES_AT_MOST = 256
 
 
 class ScanTargetType(StrEnum):
@@ -98,7 +98,7 @@ def parse_call(arguments: Sequence[str]) -> ScanArguments | None:
 
 def _to_jobs(text: str) -> int:
     """Return a number of processes; raise ValueError for another text."""
-    if not (text.isascii() and text.isdigit() and int(text) <= MAX_JOBS):
+    if not (text.isascii() and text.isdigit() and int(text) <= PROCESSES_AT_MOST):
         raise ValueError
     return int(text)
 

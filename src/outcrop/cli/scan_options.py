@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from outcrop.cli.scan_arguments import MAX_JOBS, ScanTargetType
+from outcrop.cli.scan_arguments import PROCESSES_AT_MOST, ScanTargetType
 from outcrop.cli.scan_output import OutputFormat
 from outcrop.domain.finding import Confidence
 
@@ -70,7 +70,8 @@ OnlyValid = Annotated[
 # --- What is scanned
 
 Jobs = Annotated[
-    int, typer.Option("--jobs", min=0, max=MAX_JOBS, help="Number of processes; 0 means one per core.")
+    int,
+    typer.Option("--jobs", min=0, max=PROCESSES_AT_MOST, help="Number of processes; 0 means one per core."),
 ]
 Include = Annotated[
     list[str] | None,
