@@ -83,8 +83,9 @@ test-interop: setup
 
 bench: bench-accuracy bench-api bench-import bench-pipeline bench-portal bench-scan bench-validate bench-webhooks
 
+# ARGS="--findings N --dir DIR --only lists,filters,incidents,oracle,http,triage"
 bench-api: setup
-	$(BIN)/python -m bench.api
+	$(BIN)/python -m bench.api $(ARGS)
 
 # ARGS="--quick", "--runs N", "--repo PATH"
 bench-portal: setup

@@ -146,7 +146,7 @@ def test_large_numbers_and_long_lines_stay_whole_on_screen_and_paper(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_the_times_of_a_list_have_labels_where_no_head_stands_above_them(
+def test_the_times_of_a_list_have_labels_where_it_has_no_heads(
     stage: Backend, tenant: Tenant, page: Page
 ) -> None:
     stage.import_(tenant.account, make_line())

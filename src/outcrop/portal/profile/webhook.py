@@ -18,7 +18,7 @@ from outcrop.portal.request import PortalRequest, get, post
 from outcrop.services import webhooks
 
 _SHOWN = 50
-_MAX_EVENT_LENGTH = 100
+_EVENTS = (*EventType, "webhook.test")
 _FILTERS = ("event", "state", "finding", "date_from", "date_to")
 
 
@@ -132,7 +132,7 @@ def _read_filter(
     finding_id = parse_id(values.get("finding", ""))
     if finding_id is None and "finding" in values:
         problems.append(f"finding “{values.pop('finding')[:40]}”")
-    if len(values.get("event", "")) > _MAX_EVENT_LENGTH:
+    if values.get("event", _EVENTS[0]) not in _EVENTS:
         problems.append(f"event “{values.pop('event')[:40]}”")
     wanted = DeliveryFilter(
         event=values.get("event"),
@@ -172,7 +172,7 @@ async def _page(
         chosen=values,
         problems=problems,
         states=list(DeliveryState),
-        events=[*EventType, "webhook.test"],
+        events=_EVENTS,
         latest=(request.now + LATEST_SWITCH).astimezone(request.zone).strftime("%Y-%m-%dT%H:%M"),
         oldest=(request.now - timedelta(days=KEPT_DAYS)).date(),
         has_plan=request.signed.account.plan in WEBHOOK_PLANS,

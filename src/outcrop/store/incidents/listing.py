@@ -103,10 +103,20 @@ def _is_in_facets(query: IncidentQuery) -> bool:
     return not (_has_others(query) or _has_attributes(query) or _has_scores(query) or _has_dates(query))
 
 
-async def _count_overdue(db: Connection, account_id: int, now: datetime) -> int:
-    """Return the number of overdue incidents: full days by the rollups, the present day by an index."""
-    due = await numbers.count_due(db, account_id, now=now, soon=0)
-    return sum(count.overdue for count in due.values())
+async def _count_by_due_date(
+    db: Connection, cells: CellFilter, query: IncidentQuery, where: WhereClause, now: datetime
+) -> int:
+    """Return the number of matches of a query with `overdue`.
+
+    The rollups count the open incidents by day of the due date, whatever their verdict.
+    """
+    if query.validation is not None or query.closed_valid is not None or not _is_in_facets(query):
+        return await _count_rows(db, where)
+    overdue = 0
+    if query.status is not IncidentStatus.CLOSED:
+        due = await numbers.count_due(db, cells.account_id, now=now, soon=0)
+        overdue = sum(count.overdue for count in due.values())
+    return overdue if query.overdue else await rollups.count_kind(db, cells, _TOTAL) - overdue
 
 
 async def _count_matches(
@@ -114,13 +124,7 @@ async def _count_matches(
 ) -> int:
     """Return the number of matches: from the rollups if they count these filters, otherwise by an index."""
     if query.overdue is not None:
-        # The rollups count the open incidents by due date, whatever their verdict.
-        if query.validation is not None or query.closed_valid is not None or not _is_in_facets(query):
-            return await _count_rows(db, where)
-        overdue = 0
-        if query.status is not IncidentStatus.CLOSED:
-            overdue = await _count_overdue(db, cells.account_id, now)
-        return overdue if query.overdue else await rollups.count_kind(db, cells, _TOTAL) - overdue
+        return await _count_by_due_date(db, cells, query, where, now)
     chosen = [
         (attribute, value)
         for attribute, value in ((TYPE, query.secret_type), (ASSIGNEE, query.assignee))
