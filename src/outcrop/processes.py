@@ -17,7 +17,7 @@ _CHECK_INTERVAL = 0.5  # seconds
 
 
 def disable_core_dumps() -> None:
-    """Let this process, and all that it starts, write no core dump when it crashes, for good."""
+    """Keep this process, and all that it starts, from writing a core dump when it crashes."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

@@ -139,8 +139,8 @@ def test_deliveries_are_found_shown_as_sent_and_sent_again(
     assert str(event.id) not in owner.page("/profile/webhook", finding=str(lines[2]["id"]))
     wrong = owner.page("/profile/webhook", state="lost", finding="1234", date_from="x")
     assert "invalid: finding “1234”, state “lost”, date “x”." in wrong
-    again = owner.post("/profile/webhook/deliveries/again", {"view": "?finding=1234", "act": "all"})
-    assert (again.status_code, "nothing was sent" in again.text.lower()) == (400, True)
+    refused = owner.post("/profile/webhook/deliveries/again", {"view": "?finding=1234", "act": "all"})
+    assert (refused.status_code, "nothing was sent" in refused.text.lower()) == (400, True)
     sent = owner.page(f"/profile/webhook/deliveries/{event.id}")
     body = write_body(event.event, moment, tenant.account.slug, event.finding).decode()
     assert body.replace('"', "&#34;").replace("'", "&#39;") in sent

@@ -332,8 +332,8 @@ def _check_value(
     text = decode_value(raw)
     checks = form.checks
     reason = _failed_check(checks, text, raw)
-    # A value that counts or repeats itself stands for a credential: it is reported with low confidence.
-    if reason and (not is_sequence(text)):
+    # A value that counts or repeats itself is a placeholder: it is reported with low confidence.
+    if reason and not is_sequence(text):
         return _reject(rule, value, raw, reason)
     has_wrong_checksum = checks.checksum is not None and not CHECKSUMS[checks.checksum](text)
     placeholder = not has_wrong_checksum and is_placeholder(text)

@@ -32,6 +32,7 @@ _FIRST_WORDS = word_set("""
 _MEMBER = regex(r"[A-Za-z_$][\w$]*(?:\??\.[A-Za-z_$][\w$]*)+(?:[(:?].*)?")
 _OPERATORS = regex(r".*(?:===?|!==?|&&|\|\||=>|\?\?|\+\+).*", re.DOTALL)
 _MAX_RANDOM_BITS = 10.0
+_MAX_CODE = 200  # characters
 _HOST_NAME = regex(r"(?:[\w-]+\.)+(?:com|org|net|io|dev|app|co|ai)")
 _ADDRESS = regex(
     r"(?i)(?:https?|wss?|ftp|file|s3|gs)://[^\s@]{3,}|(?:refs|\.{1,2})/[\w./*:-]+"
@@ -100,28 +101,25 @@ def is_constant_name(sample: Sample) -> bool:
 def is_code(sample: Sample) -> bool:
     """Whether the value is a member of an object or has an operator of a programming language."""
     value = sample.value
+    if not sample.is_generic or len(value) >= _MAX_CODE or looks_generated_with_symbols(value):
+        return False
     return (
-        sample.is_generic
-        and len(value) < 200
-        and not looks_generated_with_symbols(value)
-        and (
-            (
-                _MEMBER.fullmatch(value) is not None
-                and random_bits(value) < _MAX_RANDOM_BITS
-                and not value[-1].isdigit()
-            )
-            or (_OPERATORS.fullmatch(value) is not None and random_bits(value) < _MAX_RANDOM_BITS)
-            or _SETTING.fullmatch(value) is not None
-            or value in _TYPES
-            or (_MARKUP.fullmatch(value) is not None and random_bits(value) < _MAX_RANDOM_BITS)
-            or _CLASS_LIST.search(sample.before) is not None
-            or (sample.name_words[-1:] == ["token"] and _SCOPE.fullmatch(value) is not None)
-            or _FORM_RULE.fullmatch(value) is not None
-            or _PRINTED_MAP.fullmatch(value) is not None
-            or _SPLIT.match(sample.after) is not None
-            or _is_variable(sample)
-        )
+        value in _TYPES
+        or any(form.fullmatch(value) for form in (_SETTING, _FORM_RULE, _PRINTED_MAP))
+        or _is_expression(value)
+        or _CLASS_LIST.search(sample.before) is not None
+        or (sample.name_words[-1:] == ["token"] and _SCOPE.fullmatch(value) is not None)
+        or _SPLIT.match(sample.after) is not None
+        or _is_variable(sample)
     )
+
+
+def _is_expression(value: str) -> bool:
+    """Whether the value has operators, is a member of an object or is markup, and does not look random."""
+    is_member = _MEMBER.fullmatch(value) is not None and not value[-1].isdigit()
+    return (is_member or any(form.fullmatch(value) for form in (_OPERATORS, _MARKUP))) and random_bits(
+        value
+    ) < _MAX_RANDOM_BITS
 
 
 def _is_variable(sample: Sample) -> bool:

@@ -12,7 +12,7 @@ MINIFIED_CODE = Kind("minified-code", "a piece of a bundled script, in a line of
 _BASE64_END = regex(rb"[0-9A-Za-z+/]+$")
 _BASE64_START = regex(rb"[0-9A-Za-z+/]*")
 _MIN_RUN = 60
-# A run of base85, in which a name stands by chance: many symbols between letters, and no space.
+# A run of base85 that contains a name by chance: many symbols between letters, and no space.
 _BASE85_BEFORE = regex(
     rb"(?:^|[\s\"'])(?:[0-9A-Za-z]{0,12}[!#$%&()*+;<=>?@^_`{|}~-]){6}[0-9A-Za-z!#$%&()*+;<=>?@^_`{|}~-]*$"
 )

@@ -139,11 +139,17 @@ async def _count_matches(
     in_cells = await rollups.count_kind(db, cells, _TOTAL)
     if not ranges:
         return in_cells
-    dimension, low, high = (
-        (_SCORE, query.lowest_score or None, query.score_below)
-        if _has_scores(query)
-        else (_FIRST_SEEN, query.seen_from, query.seen_before)
-    )
+    if _has_scores(query):
+        return await _count_range(
+            db, cells, _SCORE, query.lowest_score or None, query.score_below, in_cells=in_cells
+        )
+    return await _count_range(db, cells, _FIRST_SEEN, query.seen_from, query.seen_before, in_cells=in_cells)
+
+
+async def _count_range(
+    db: Connection, cells: CellFilter, dimension: Dimension, low: Any, high: Any, *, in_cells: int
+) -> int:
+    """Count the incidents from `low` to below `high`; `in_cells` is their number without bounds."""
     below = 0 if low is None else await _count_below(db, cells, dimension, low)
     until = in_cells if high is None else await _count_below(db, cells, dimension, high)
     return max(0, until - below)
