@@ -43,6 +43,7 @@ from outcrop.store.embedded.files import (
     trim_log,
     try_lock_file,
 )
+from outcrop.store.embedded.recovery import RecoveryWatch
 from outcrop.store.embedded.settings import MB
 from outcrop.store.embedded.watch import keep_running
 
@@ -85,9 +86,13 @@ def embedded_postgres(
                 stack.callback(_stop_if_last_user, cluster, users_lock)
                 _start(cluster, start_seconds)
         if watch:
-            stack.enter_context(
-                keep_running(lambda: _has_process(cluster), lambda stop: _restart(cluster, stop))
-            )
+            recovery = RecoveryWatch(cluster)
+
+            def is_running() -> bool:
+                recovery.kill_if_stuck()
+                return _has_process(cluster)
+
+            stack.enter_context(keep_running(is_running, lambda stop: _restart(cluster, stop)))
         yield cluster.conninfo(DATABASE)
 
 
@@ -147,6 +152,7 @@ def _launch(
     """
     deadline = time.monotonic() + start_seconds
     failures, last_error = 0, ""
+    recovery = RecoveryWatch(cluster)
     with open_fd(cluster.log, os.O_APPEND) as log:
         while (connection_error := _find_connection_error(cluster)) is not None:
             if stop is not None and stop.is_set():
@@ -155,6 +161,7 @@ def _launch(
             if answer == pq.Ping.REJECT:
                 # The server starts up, recovers or shuts down. That may take any time.
                 deadline = time.monotonic() + start_seconds
+                recovery.kill_if_stuck()
             elif answer == pq.Ping.NO_ATTEMPT or failures == MAX_FAILED_STARTS or time.monotonic() > deadline:
                 reason = last_error or describe_full_disk(cluster.home) or connection_error
                 raise OperatorError(
