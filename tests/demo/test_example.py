@@ -71,7 +71,9 @@ def test_the_stand_ins_say_what_was_decided_over_real_tls_and_nobody_else_is_rea
                 name.removeprefix("OUTCROP_").lower(): value for name, value in stand_ins.environment.items()
             }
             egress = Egress.from_settings(
-                Settings(**{name: value for name, value in given.items() if name.startswith("egress")})
+                Settings(
+                    **{name: value for name, value in given.items() if name.startswith("egress") and value}
+                )
             )
             async with open_http(egress) as http:
                 validator = Validator(http, ValidationMode.SAFE, requests_per_second=1000)
