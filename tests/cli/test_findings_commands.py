@@ -100,3 +100,19 @@ def test_a_server_that_answers_wrongly_is_one_line_without_the_key(sent: bytes) 
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith("outcrop: ")
     assert "secretkey" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["explain"], ["resolve"]])
+def test_an_answer_without_the_fields_of_a_score_or_an_outcome_is_one_line(arguments: list[str]) -> None:
+    body = b'{"data": %s, "meta": {}}' % (b"[{}]" if arguments == ["resolve"] else b'{"parts": [{}]}')
+    with server(answer(body)) as url:
+        done = outcrop(url, "outcrop_secretkey", *arguments, str(uuid4()))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "not one of Outcrop" in done.stderr
+
+
+def test_control_characters_of_an_unknown_finding_do_not_reach_the_terminal() -> None:
+    body = b'{"error": "not_found", "message": "none\\n\\u001b[31m"}'
+    with server(answer(body, "404 Not Found")) as url:
+        done = outcrop(url, "outcrop_secretkey", "show", str(uuid4()))
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "outcrop: none\\n\\x1b[31m\n")

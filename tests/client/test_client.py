@@ -196,6 +196,13 @@ LIST = b'{"data": [], "meta": {"total": 0, "page": 1, "per_page": 25, "pages": 0
         (b"SSH-2.0-OpenSSH_9.9\r\n", api.TransportError, "not HTTP"),
         (answer(b"[1]"), api.TransportError, "not one of Outcrop"),
         (answer(b'{"data": [1], "meta": {}}'), api.TransportError, "not one of Outcrop"),
+        (answer(LIST.replace(b"[]", b"[{}]")), api.TransportError, "not one of Outcrop"),
+        (answer(b'{"error": "%s"}' % KEY.encode(), "500 Failed"), api.ServerError, "500"),
+        (
+            answer(b'{"error": "no", "message": "no %s"}' % KEY.encode(), "409 Conflict"),
+            api.InvalidRequest,
+            r"no \[API key\]",
+        ),
         (answer(b"[" * 100_000), api.TransportError, "not one of Outcrop"),
         (
             answer(b'{"error": "rate_limited"}', "429 Too Many", None, "Retry-After: 500"),

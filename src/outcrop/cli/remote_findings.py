@@ -16,6 +16,7 @@ from outcrop.client.types import BulkActionName, FindingFields
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.finding import Severity, SourceType, Status, Validation, Visibility
 from outcrop.domain.ids import parse_id
+from outcrop.domain.line import one_line
 
 app = typer.Typer(no_args_is_help=True, help="List, read and triage findings over the API.")
 
@@ -163,7 +164,7 @@ def open_client() -> Iterator[Client]:
         with Client(settings.url, settings.api_key.get_secret_value(), ca_file=ca_file) as client:
             yield client
     except NotFound as error:
-        print(f"outcrop: {error.message}", file=sys.stderr)
+        print(f"outcrop: {one_line(error.message)}", file=sys.stderr)
         raise typer.Exit(1) from None
     except OutcropApiError as error:
         fail(error.message)

@@ -4,7 +4,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -85,10 +85,10 @@ def check_key(key: str) -> str:
     return key
 
 
-def read_answer(call: ApiCall[T], answer: Answer) -> T:
-    """Return what the call asked for. Raise an OutcropApiError if the answer is anything else."""
+def read_answer(call: ApiCall[T], answer: Answer, key: str) -> T:
+    """Return what the call asked for. Raise an OutcropApiError without the key if it is no success."""
     if not 200 <= answer.status < 300:
-        raise _to_error(answer)
+        raise _to_error(replace(answer, body=answer.body.replace(key.encode(), b"[API key]")))
     try:
         return call.read(json.loads(answer.body))
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):

@@ -205,7 +205,7 @@ class AsyncClient:
             answer = await self._send(call)
             wait = (retry_after(answer) or 1.0) if answer.status == 429 else None
             if wait is None or wait > left:
-                return read_answer(call, answer)
+                return read_answer(call, answer, self._key)
             left -= wait
             await self._sleep(wait)
 

@@ -48,7 +48,7 @@ class ApiCall(Generic[T]):
 
 
 def list_findings(filters: Mapping[str, Any]) -> ApiCall[ResultPage[FindingFields]]:
-    return ApiCall("GET", "/api/v1/findings", _page, _to_query(filters))
+    return ApiCall("GET", "/api/v1/findings", _findings, _to_query(filters))
 
 
 def get_finding(finding_id: str) -> ApiCall[FindingFields]:
@@ -56,7 +56,7 @@ def get_finding(finding_id: str) -> ApiCall[FindingFields]:
 
 
 def get_score(finding_id: str) -> ApiCall[ScoreFields]:
-    return ApiCall("GET", f"{_finding(finding_id)}/score", _single)
+    return ApiCall("GET", f"{_finding(finding_id)}/score", _score)
 
 
 def triage(finding_id: str, action: BulkActionName, note: str | None = None) -> ApiCall[StatusFields]:
@@ -65,7 +65,7 @@ def triage(finding_id: str, action: BulkActionName, note: str | None = None) -> 
 
 
 def list_incidents(filters: Mapping[str, Any]) -> ApiCall[ResultPage[IncidentFields]]:
-    return ApiCall("GET", "/api/v1/incidents", _page, _to_query(filters))
+    return ApiCall("GET", "/api/v1/incidents", _incidents, _to_query(filters))
 
 
 def get_incident(incident_id: str) -> ApiCall[IncidentFields]:
@@ -184,7 +184,36 @@ def _page(answer: Any) -> ResultPage[Any]:
     )
 
 
+def _findings(answer: Any) -> ResultPage[Any]:
+    page = _page(answer)
+    _check_fields(page.data, "id", "status", "source_url", "repo_full_name", "file_path", "line_number")
+    _check_fields([finding["pattern"] for finding in page.data], "secret_type")
+    return page
+
+
+def _incidents(answer: Any) -> ResultPage[Any]:
+    page = _page(answer)
+    _check_fields(page.data, "id", "status", "places", "open_places", "assignee")
+    _check_fields([incident["pattern"] for incident in page.data], "secret_type")
+    return page
+
+
+def _score(answer: Any) -> Any:
+    score = _single(answer)
+    float(score["composite_score"])
+    _check_fields(score["parts"], "name", "points", "max", "reason")
+    return score
+
+
 def _bulk(answer: Any) -> BulkResult:
-    if not isinstance(answer["data"], list):
-        raise TypeError
+    _check_fields(answer["data"], "id", "status", "outcome")
     return BulkResult(answer["data"], answer["meta"])
+
+
+def _check_fields(records: Any, *names: str) -> None:
+    """Raise TypeError or LookupError unless these are a list of objects that have these fields."""
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        raise TypeError
+    for record in records:
+        for name in names:
+            record[name]

@@ -204,7 +204,7 @@ class Client:
             answer = self._send(call)
             wait = (retry_after(answer) or 1.0) if answer.status == 429 else None
             if wait is None or wait > left:
-                return read_answer(call, answer)
+                return read_answer(call, answer, self._key)
             left -= wait
             self._sleep(wait)
 
