@@ -254,6 +254,8 @@ def test_a_report_says_how_many_records_name_no_repository(backend: Backend) -> 
         ("gitlab", gitlab(location={"file": 5}), "record 1: file_path: Input should be a valid string"),
         ("defectdojo", {"findings": [{"severity": "High"}]}, "record 1: is not a finding of defectdojo"),
         ("sarif", sarif(result()) | {"version": "1.0.0"}, "record 1: the report is SARIF 1.0.0"),
+        ("sarif", sarif(result()) | {"version": 2.1}, "record 1: the report is SARIF 2.1,"),
+        ("gitleaks", [{"RuleID": "x", "File": "a", "Secret": {}}], "record 1: secret: Input should be"),
         ("auto", [{"offender": VALUE, "rule": "x"}], "cannot detect the file's format"),
         ("gitleaks", [{"offender": VALUE, "rule": "x"}], "record 1: is not a finding of gitleaks"),
     ],

@@ -16,7 +16,7 @@ def translate(record: dict[str, Any]) -> list[dict[str, Any]] | None:
     if not isinstance(record.get("RuleID"), str) or not (secret or record.get("File")):
         return None
     # As `gitleaks --redact` writes it.
-    is_redacted = not secret or secret == "REDACTED" or str(secret).endswith("...")  # noqa: S105
+    is_redacted = secret in (None, "", "REDACTED") or str(secret).endswith("...")
     link = record.get("Link") or None
     finding = {
         "secret": None if is_redacted else secret,

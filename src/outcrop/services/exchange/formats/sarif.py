@@ -27,7 +27,7 @@ _PATHS = (
 # Namespace of the ids. It never changes, so that importing a result again updates the same finding.
 _NAMESPACE = UUID("4f5b8c7e-41f6-5d0f-9d3e-6e2f2b8a7c11")
 
-_VERSION = regex(rb'"version"\s*:\s*"([0-9][0-9A-Za-z.-]{0,20})"')
+_VERSION = regex(rb'"version"\s*:\s*"?([0-9][0-9A-Za-z.-]{0,20})')
 
 
 def read_version(head: bytes) -> str | None:
