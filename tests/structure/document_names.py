@@ -111,7 +111,7 @@ def is_our_path(code: str) -> bool:
     first = code.partition("/")[0]
     return (
         bool(_PATH.fullmatch(code))
-        and first not in {".", "..", "", ".git"}  # what git writes is not ours
+        and first not in {".", "..", "", ".git", "dist"}  # what git and `make wheel` write is not ours
         and bool((ROOT / first).is_dir() or (PACKAGE / first).is_dir())
     )
 
