@@ -277,7 +277,7 @@ def test_deleting_an_account_leaves_nothing_of_its_incidents(backend: Backend) -
     tenant.post(f"/incidents/{id_}/comments", text="x").raise_for_status()
     backend.run(lambda db: accounts.delete_account(db, tenant.account.slug))
     for table in ("incidents", "incident_changes", "incident_comments", "rollup_deltas", "rollups"):
-        assert backend.sql(f"SELECT FROM {table} WHERE account_id = %s", tenant.account.id) == [], table
+        assert backend.sql(f"SELECT 1 FROM {table} WHERE account_id = %s", tenant.account.id) == [], table
 
 
 def test_a_path_with_two_methods_names_both(backend: Backend) -> None:

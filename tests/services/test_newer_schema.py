@@ -9,16 +9,13 @@ import httpx
 import pytest
 
 from outcrop.domain.account import Account
-from outcrop.domain.scan import Trigger
-from outcrop.domain.target import TargetSpec
-from outcrop.services.pipeline.enqueue import start_run
 from outcrop.settings import Settings
-from outcrop.store.db import current_time
 from outcrop.store.schema import newest_version
 from outcrop.worker.periodic import run_every
 from outcrop.worker.queues import build_app, run_queues
 from tests.support.backend import Backend, running_server
 from tests.support.pipeline import Pipeline, repository_spec, token
+from tests.support.queued_runs import enqueue, wait_in_loop
 
 FUTURE = "INSERT INTO migrations VALUES (9999, 'from the future', now(), %s)"
 PAST = "DELETE FROM migrations WHERE version = 9999"
@@ -61,31 +58,6 @@ def test_the_api_is_not_ready_and_refuses_requests(
         assert (refused.status_code, refused.json()["error"]) == (503, "busy")
         assert int(refused.headers["Retry-After"]) >= 1
         assert client.get("/sign-in").status_code == 503
-
-
-async def wait_in_loop(is_true: Callable[[], bool]) -> None:
-    """Wait at most a minute until the condition is true, while other tasks run."""
-    for _ in range(1200):
-        if is_true():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError
-
-
-async def enqueue(pipeline: Pipeline, account: Account, spec: TargetSpec) -> UUID:
-    """Create a run for a worker and return its id."""
-    async with pipeline.context.pool.connection() as db, db.transaction():
-        run = await start_run(
-            db,
-            pipeline.context.keys,
-            account.id,
-            spec,
-            trigger=Trigger.PORTAL,
-            target_id=None,
-            moment=await current_time(db),
-            by="a test",
-        )
-    return run.id
 
 
 def test_a_worker_ends_its_jobs_and_begins_no_others(pipeline: Pipeline, account: Account) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 
 from outcrop.store import db as database
 from outcrop.store.db import Connection
@@ -58,7 +58,9 @@ def query(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
     """Run a statement in autocommit mode; return its rows."""
     with borrow_connection(url) as db:
         cursor = db.execute(statement.encode(), values)
-        return cursor.fetchall() if cursor.description else []
+        if cursor.pgresult is not None and cursor.pgresult.status == ExecStatus.TUPLES_OK:
+            return cursor.fetchall()
+        return []
 
 
 C = TypeVar("C", psycopg.Connection[Any], Connection)

@@ -1,8 +1,9 @@
 """Run the jobs of all queues, so that the accounts share the worker."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import procrastinate
 from procrastinate.manager import JobManager
@@ -98,6 +99,9 @@ class _JobManager(JobManager):
     """Claims jobs so that the accounts share the worker.
 
     It claims none after `outdated` is set. The worker then idles, and its running jobs end.
+
+    A job whose end could not be recorded is queued again as soon as the database answers. Otherwise it would
+    count as running for as long as this worker lives, and all jobs with its lock would wait.
     """
 
     def __init__(
@@ -111,17 +115,43 @@ class _JobManager(JobManager):
         self._connector = connector
         self._outdated = outdated
         self._claimer, self._push_claimer = jobs.Claimer(shares), jobs.Claimer(push_shares)
+        self._unrecorded: list[jobs.JobAttempt] = []
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> procrastinate.jobs.Job | None:
         """Return the next job of the first queue with one; None if there is none or no new work is taken."""
-        if self._outdated.is_set():
-            return None
         async with self._connector.pool.connection() as db:
+            # If this fails, the worker gets a new id, and what it held is queued as the jobs of a dead one.
+            while self._unrecorded:
+                await jobs.requeue_attempt(db, self._unrecorded.pop())
+            if self._outdated.is_set():
+                return None
             for queue in queues or ():
                 claimer = self._push_claimer if queue == jobs.PUSH_QUEUE else self._claimer
                 if (row := await claimer.claim(db, queue, worker_id)) is not None:
                     return procrastinate.jobs.Job.from_row(row)
         return None
+
+    async def finish_job(
+        self, job: procrastinate.jobs.Job, status: procrastinate.jobs.Status, delete_job: bool
+    ) -> None:
+        """Record that a job has ended."""
+        with self._recording(job):
+            await super().finish_job(job, status, delete_job)
+
+    async def retry_job(self, job: procrastinate.jobs.Job, *arguments: Any, **options: Any) -> None:
+        """Record that a job is to be run once more."""
+        with self._recording(job):
+            await super().retry_job(job, *arguments, **options)
+
+    @contextmanager
+    def _recording(self, job: procrastinate.jobs.Job) -> Iterator[None]:
+        """Keep the attempt if the body cannot record its end."""
+        try:
+            yield
+        except procrastinate.exceptions.ConnectorException:
+            log.warning("job_end_not_recorded", task=job.task_name)
+            if job.id is not None:  # which it is for every claimed job
+                self._unrecorded.append(jobs.JobAttempt(job.id, job.attempts))
 
 
 def build_app(runtime: Runtime, context: RunContext) -> procrastinate.App:

@@ -224,6 +224,22 @@ class Claimer:
         return row
 
 
+class JobAttempt(NamedTuple):
+    """One run of a job."""
+
+    job_id: int
+    attempts: int  # before it
+
+
+async def requeue_attempt(db: Connection, attempt: JobAttempt) -> None:
+    """Queue a job again if this attempt still counts as running."""
+    await db.execute(
+        """UPDATE procrastinate_jobs SET status = 'todo', attempts = attempts + 1, scheduled_at = now()
+           WHERE id = %s AND attempts = %s AND status = 'doing'""",
+        attempt,
+    )
+
+
 async def requeue_stalled(db: Connection, dead_after: float) -> list[dict[str, Any]]:
     """Queue running jobs again whose worker is gone or sent no heartbeat for `dead_after` seconds.
 
