@@ -33,7 +33,7 @@ from outcrop.services.exchange.formats import (
     trufflehog,
 )
 from outcrop.services.exchange.formats.csv_table import BOM
-from outcrop.services.exchange.formats.detect import check_encoding, detect_format, list_keys
+from outcrop.services.exchange.formats.detect import check_encoding, detect_format, list_keys, read_version
 from outcrop.services.exchange.formats.names import ImportFormat
 from outcrop.services.exchange.json_array import ITEM, JsonPath, read_elements_at
 from outcrop.services.exchange.record_error import RecordError
@@ -79,6 +79,7 @@ def read_records(
     if format_ is ImportFormat.AUTO:
         format_ = ImportFormat.CSV if columns else detect_format(head)
     check_encoding(head)
+    _check_version(format_, head)
     if columns and format_ is not ImportFormat.CSV:
         raise BadInputError(f"--map is for the format csv, and this is {format_}")
     return format_, _read(file, format_, head, columns or {})
@@ -92,7 +93,10 @@ def _read(
         case ImportFormat.CSV:
             yield from csv_table.read(file, columns)
         case ImportFormat.SARIF:
-            yield from _read_sarif(file, head)
+            for number, (element, run) in enumerate(sarif.read(file), 1):
+                where = f"record {number}"
+                found = sarif.translate(_parse_object(where, element.text), run)
+                yield from _checked(where, found, format_, element.bytes_read)
         case ImportFormat.DETECT_SECRETS:
             for number, element in enumerate(read_elements_at(file, detect_secrets.PATHS), 1):
                 where = f"record {number}"
@@ -113,15 +117,17 @@ def _read_objects(file: BinaryIO, format_: ImportFormat, head: bytes) -> Iterato
     return _read_lines(file) if has_lines else _read_arrays(file, _PATHS[format_])
 
 
-def _read_sarif(file: BinaryIO, head: bytes) -> Iterator[FileRecord]:
-    """Yield the results of a SARIF log; raise BadInputError if it has another version."""
-    version = sarif.read_version(head)
-    if version not in {None, sarif.VERSION}:
+def _check_version(format_: ImportFormat, head: bytes) -> None:
+    """Raise BadInputError if a report says that it has a version which cannot be read."""
+    if format_ not in {ImportFormat.SARIF, ImportFormat.GITLAB} or (version := read_version(head)) is None:
+        return
+    if format_ is ImportFormat.SARIF and version != sarif.VERSION:
         raise BadInputError(f"record 1: the report is SARIF {version}, and only {sarif.VERSION} can be read")
-    for number, (element, run) in enumerate(sarif.read(file), 1):
-        where = f"record {number}"
-        found = sarif.translate(_parse_object(where, element.text), run)
-        yield from _checked(where, found, ImportFormat.SARIF, element.bytes_read)
+    major = version.partition(".")[0]
+    if format_ is ImportFormat.GITLAB and not (major.isdecimal() and int(major) <= gitlab.NEWEST_VERSION):
+        raise BadInputError(
+            f"record 1: the report has version {version}, the newest known one is {gitlab.NEWEST_VERSION}"
+        )
 
 
 def _checked(

@@ -10,6 +10,7 @@ from outcrop.services.exchange.formats.names import ImportFormat
 # A string, with the colon that follows a key, or a bracket. Group 1 is empty if the string does not end.
 _TOKEN = regex(rb'"((?:[^"\\]|\\.)*)("?)(\s*:)?|[\[\]{}]', re.DOTALL)
 _MAX_DEPTH = 4
+_SCALAR = regex(rb'\s*"?([\w.+-]{1,40})')
 # The keys that show a format. `[]` is an element of an array. The first entry that is contained in the file's
 # keys counts, so that special formats come before general ones.
 _SIGNS: list[tuple[set[str], ImportFormat]] = [
@@ -57,7 +58,7 @@ def detect_format(head: bytes) -> ImportFormat:
     if text.rstrip() == b"[]":
         return ImportFormat.GITLEAKS
     if text.startswith(b"["):
-        raise BadInputError("cannot detect the file's format: specify it with --format")
+        raise BadInputError("cannot detect the format of the report: name it with `format`")
     if not text.startswith(b"{") and looks_like_csv(head):
         return ImportFormat.CSV
     return ImportFormat.OUTCROP
@@ -94,6 +95,21 @@ def list_keys(head: bytes) -> set[str]:
             if containers and len(containers) <= _MAX_DEPTH:
                 keys.add(_child_path(containers, key))
     return keys
+
+
+def read_version(head: bytes) -> str | None:
+    """Return the `version` of a JSON object from its first bytes; None if it comes later, or is not there."""
+    depth = 0
+    for token in _TOKEN.finditer(head):
+        text = token.group()
+        if text in (b"{", b"["):
+            depth += 1
+        elif text in (b"}", b"]"):
+            depth -= 1
+        elif depth == 1 and token.group(3) and token.group(1) == b"version":
+            found = _SCALAR.match(head, token.end())
+            return None if found is None else found[1].decode()
+    return None
 
 
 def _child_path(containers: list[tuple[bytes, str]], key: str) -> str:

@@ -9,6 +9,7 @@ from outcrop.services.exchange.formats.fields import get_dict, get_dicts, get_te
 from outcrop.services.exchange.json_array import ITEM
 
 PATHS = (("vulnerabilities", ITEM),)
+NEWEST_VERSION = 15  # the first number of the newest version of these reports
 _NO_COMMIT = regex(r"0*")  # what the report has if no history was scanned
 _LEAD_IN = regex(r"[\w.\-\"' ]{1,80}[:=]\s*")  # the name before a value, in a line of a file
 _PEM = "-----BEGIN"

@@ -11,7 +11,6 @@ import orjson
 
 from outcrop.domain.errors import BadInputError
 from outcrop.domain.secret import MASK
-from outcrop.lazy_regex import regex
 from outcrop.limits import SARIF_WAITING_BYTES
 from outcrop.services.exchange.formats.fields import get_dict, get_dicts, get_text, to_relative
 from outcrop.services.exchange.json_array import ITEM, Element, read_elements_at
@@ -26,15 +25,6 @@ _PATHS = (
 )
 # Namespace of the ids. It never changes, so that importing a result again updates the same finding.
 _NAMESPACE = UUID("4f5b8c7e-41f6-5d0f-9d3e-6e2f2b8a7c11")
-
-_VERSION = regex(rb'"version"\s*:\s*"?([0-9][0-9A-Za-z.-]{0,20})')
-
-
-def read_version(head: bytes) -> str | None:
-    """Return the version of a log from its first bytes; None if it comes later, or is not there."""
-    before_runs = head.partition(b'"runs"')[0]
-    found = _VERSION.search(before_runs)
-    return None if found is None else found[1].decode()
 
 
 def read(file: BinaryIO) -> Iterator[tuple[Element, dict[str, Any]]]:
