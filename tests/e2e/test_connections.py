@@ -61,7 +61,7 @@ def wait_for_open(socks: list[socket.socket], count: int) -> None:
 
 def get(url: str, source: str, **options: object) -> int:
     transport = httpx.HTTPTransport(local_address=source, **options)
-    with httpx.Client(transport=transport, timeout=20) as client:
+    with httpx.Client(transport=transport, timeout=60) as client:
         return client.get(f"{url}/api/v1/findings").status_code
 
 
@@ -98,7 +98,7 @@ def test_many_addresses_together_leave_descriptors_for_the_database(backend: Bac
         port = httpx.URL(running.base_url).port or 0
         idle = [sock for n in range(2, 8) for sock in connect(port, QUARTER, f"127.0.0.{n}")]
         assert get(running.base_url, "127.0.0.1") == 401
-        assert httpx.get(f"{running.base_url}/readyz", trust_env=False, timeout=20).status_code == 200
+        assert httpx.get(f"{running.base_url}/readyz", trust_env=False, timeout=60).status_code == 200
         for sock in idle:
             sock.close()
         assert "Traceback" not in running.log.read_text()

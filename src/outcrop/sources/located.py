@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from outcrop.domain.finding import SourceType
 from outcrop.domain.line import one_line
 from outcrop.domain.secret import reveal
+from outcrop.domain.target import matches_any
 from outcrop.limits import FINDING_LINES
 from outcrop.scanner.engine.hit import Hit, record_lost
 from outcrop.scanner.engine.kinds_of_hits import lower_at
@@ -191,4 +191,7 @@ def _matches_glob(patterns: tuple[str, ...], path: bytes) -> bool:
     """
     text = path.decode("utf-8", "surrogateescape").replace("!", "/")
     name = text.rpartition("/")[2]
-    return any(fnmatchcase(name, p) if "/" not in p else fnmatchcase(f"/{text}", f"*/{p}") for p in patterns)
+    return any(
+        matches_any([f"*/{pattern}"], f"/{text}") if "/" in pattern else matches_any([pattern], name)
+        for pattern in patterns
+    )

@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 
-from outcrop.domain.clock import MAX_CLOCK_ERROR
+from outcrop.domain.clock import MAX_CLOCK_ERROR, now
 from outcrop.lazy_logger import get_logger
 from outcrop.runtime import Runtime
 from outcrop.services import sessions
@@ -44,7 +43,7 @@ async def if_clock_is_right(runtime: Runtime, task: Callable[[], Awaitable[int]]
     logged.
     """
     async with runtime.pool.connection() as db:
-        difference = datetime.now(UTC) - await current_time(db)
+        difference = now() - await current_time(db)
     if abs(difference) > MAX_CLOCK_ERROR:
         log.error("clock_differs_from_database", seconds=round(difference.total_seconds()))
         return 0

@@ -4,12 +4,13 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 from protego import Protego
 
+from outcrop.domain import clock
 from outcrop.limits import CRAWL_DELAY_SECONDS, ROBOTS_BYTES, SITE_REDIRECTS, SITE_RETRY_SECONDS
 from outcrop.net.http import HttpClient, HttpError, HttpResponse
 from outcrop.sources.web.content_types import is_challenge
@@ -216,4 +217,4 @@ def _retry_after(response: HttpResponse) -> float | None:
     except ValueError:
         return None
     date = date if date.tzinfo else date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())
+    return max(0.0, (date - clock.now()).total_seconds())

@@ -9,10 +9,10 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote
 
+from outcrop.domain import clock
 from outcrop.domain.finding import Confidence, Validation
 from outcrop.lazy_regex import regex
 from outcrop.limits import AWS_SERVICES_SECONDS
@@ -165,7 +165,7 @@ class _AwsClient:
             body,
             service=query.service,
             region=self.partition.region,
-            now=datetime.now(UTC),
+            now=clock.now(),
         )
         return await self.attempt.send(
             method, url, headers=signed_headers, body=body or None, after_verdict=after_verdict

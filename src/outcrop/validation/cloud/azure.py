@@ -8,10 +8,11 @@ import base64
 import hashlib
 import hmac
 import json
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from outcrop.domain import clock
 from outcrop.domain.finding import Validation
 from outcrop.net.http import HttpError, HttpResponse
 from outcrop.validation.attempt import Attempt
@@ -77,7 +78,7 @@ async def _list_storage(
     return await attempt.send(
         "GET",
         f"https://{account}.{kind}.core.windows.net{path}",
-        headers=_shared_key_headers(account, key, kind, datetime.now(UTC)),
+        headers=_shared_key_headers(account, key, kind, clock.now()),
         after_verdict=after_verdict,
     )
 

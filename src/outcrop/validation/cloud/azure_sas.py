@@ -8,6 +8,7 @@ import html
 from datetime import UTC, datetime
 from urllib.parse import parse_qs
 
+from outcrop.domain import clock
 from outcrop.domain.finding import Confidence
 from outcrop.lazy_regex import regex
 from outcrop.net.http import HttpError, HttpResponse
@@ -48,7 +49,7 @@ async def check_azure_sas(attempt: Attempt, *, now: datetime | None = None) -> V
         return unvalidated("its URL is not a container, a share or a queue of Azure Storage")
     parameters = {name: values[0] for name, values in parse_qs(signed_query).items()}
     expires = _parse_time(parameters.get("se", ""))
-    if expires and expires < (now or datetime.now(UTC)):
+    if expires and expires < (now or clock.now()):
         return invalid(f"expired on {expires:%Y-%m-%d}")
     kind, path = url[1], url[2] or ""
     depth = len([part for part in path.split("/") if part])  # 0 the account, 1 a container, 2 a file
