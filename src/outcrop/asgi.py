@@ -25,7 +25,7 @@ from outcrop.api.shapes import json_response
 from outcrop.api.v2 import bulk as v2_bulk
 from outcrop.api.v2 import imports as v2_imports
 from outcrop.api.v2.errors import V2_HANDLERS
-from outcrop.domain.errors import OutcropError, UnavailableError
+from outcrop.domain.errors import OutcropError
 from outcrop.lazy_logger import get_logger
 from outcrop.limits import MEGA, REQUEST_SECONDS, UPLOAD_LATE_SECONDS, UPLOADS
 from outcrop.notes import NoteCleaner
@@ -132,8 +132,8 @@ def create_app(
             scope, receive, send
         )
 
-    def timeout_page(scope: Scope, busy: UnavailableError | None) -> Response | None:
-        return None if _is_api_path(scope["path"]) else portal.timeout_page(scope, busy)
+    def overdue_page(scope: Scope) -> Response | None:
+        return None if _is_api_path(scope["path"]) else portal.overdue_page(scope)
 
     name_route = RouteNames([*routes, *portal.routes]).find
     handled = RequestMiddleware(
@@ -142,7 +142,7 @@ def create_app(
         base_url=base_url,
         rate_limit=rate_limit,
         cors_origins=cors_origins,
-        timeout_page=timeout_page,
+        overdue_page=overdue_page,
         name_route=name_route,
         deadline=deadline,
     )

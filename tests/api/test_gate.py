@@ -207,6 +207,20 @@ def test_a_fault_is_reported_by_its_request_id_alone_and_logged_under_it(backend
     assert tenant.get(f"/findings/{UNKNOWN}").status_code == 404
 
 
+def test_a_request_that_takes_too_long_is_told_when_to_try_again(settings: Settings, keys: Keyring) -> None:
+    with (
+        running_server(settings, rate_limit=0, deadline=0.0) as server,
+        Backend(settings, keys, server.base_url) as backend,
+        capture_logs() as logs,
+    ):
+        answer = backend.tenant().get("/findings")
+        page = backend.client().get("/sign-in", headers={"Accept": "text/html"})
+    is_busy(answer)
+    assert (page.status_code, "took too long" in page.text, page.headers["Retry-After"]) == (503, True, "2")
+    late = {line["request_id"] for line in logs if line["event"] == "request_timed_out"}
+    assert late >= {answer.headers["X-Request-Id"], page.headers["X-Request-Id"]}
+
+
 def test_a_fault_leaves_no_transaction_behind(backend: Backend) -> None:
     tenant = backend.tenant()
     backend.import_(tenant.account, line := make_line())

@@ -28,7 +28,6 @@ from outcrop.limits import (
 )
 from outcrop.services.hooks.payload import HookTooLargeError
 from outcrop.services.hooks.receive import KnownHook, accept_delivery, find_hook, open_check, read_delivery
-from outcrop.services.shares import watch_first
 from outcrop.sources.hooks.delivery import BodyCheck
 from outcrop.store.db import acquire_connection
 
@@ -92,10 +91,7 @@ async def receive_hook(request: Request) -> Response:
     if length.isdecimal() and int(length[:20]) > HOOK_BODY_BYTES:
         raise HookTooLargeError
     state = request.state
-    look_up = watch_first(
-        state.deadline,
-        partial(find_hook, keys=state.runtime.keys, host=host, token=request.path_params["token"]),
-    )
+    look_up = partial(find_hook, keys=state.runtime.keys, host=host, token=request.path_params["token"])
     async with acquire_connection(state.runtime.pool, look_up) as (_, hook):
         pass
     headers = _read_headers(request)

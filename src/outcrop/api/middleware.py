@@ -19,13 +19,13 @@ from outcrop.api.context import SCOPE_KEY, ApiContext
 from outcrop.api.v2.context import SCOPE_KEY as V2_SCOPE_KEY
 from outcrop.api.v2.context import ApiV2Context
 from outcrop.domain.account import token_digest
-from outcrop.domain.errors import UnavailableError
+from outcrop.domain.errors import OverdueError, UnavailableError
 from outcrop.domain.secret import MASK
 from outcrop.lazy_logger import get_logger
 from outcrop.limits import REQUEST_SECONDS
 from outcrop.notes import NoteCleaner
 from outcrop.runtime import Runtime
-from outcrop.services.shares import AccountBusyError, Deadline, admit, watch_first
+from outcrop.services.shares import AccountBusyError, Deadline, admit
 from outcrop.store.db import Connection, acquire_connection, describe_unavailability, find_unavailability
 from outcrop.store.people import keys
 from outcrop.store.people.keys import RateWindow
@@ -41,7 +41,7 @@ log = get_logger()
 class RequestMiddleware:
     """ASGI middleware around the API and the portal.
 
-    `timeout_page` returns the portal's response to a request that took too long, or None for the API's error.
+    `overdue_page` returns the portal's response to a request that took too long, or None for the API's error.
     It took too long after `deadline` seconds. `name_route` returns the template of the route of a path.
     """
 
@@ -53,13 +53,13 @@ class RequestMiddleware:
         base_url: str,
         rate_limit: int | None,
         cors_origins: Sequence[str],
-        timeout_page: Callable[[Scope, UnavailableError | None], Response | None],
+        overdue_page: Callable[[Scope], Response | None],
         name_route: Callable[[str], str],
         deadline: float = REQUEST_SECONDS,
     ) -> None:
         self.app = app
         self.notes = notes
-        self.timeout_page = timeout_page
+        self.overdue_page = overdue_page
         self.name_route = name_route
         self.deadline = deadline
         self.base_url = base_url
@@ -75,7 +75,7 @@ class RequestMiddleware:
         scope = {**scope, errors.REQUEST_ID: answer.request_id}
         if self.https and scope["scheme"] == "https":
             answer.headers.append(_HSTS)
-        deadline = Deadline(self.deadline, lambda: self._time_out(scope, answer, deadline))
+        deadline = Deadline(self.deadline, lambda: answer.time_out(self._overdue(scope)))
         scope["state"] = {**scope["state"], "deadline": deadline}
         try:
             await self._route(scope, receive, answer)
@@ -106,13 +106,9 @@ class RequestMiddleware:
                 seconds = time.perf_counter() - answer.began
                 metrics.count_request(self.name_route(path), method, answer.status, seconds)
 
-    def _time_out(self, scope: Scope, answer: "ResponseWriter", deadline: Deadline) -> None:
-        """Answer a request that takes too long: 503 if the database does not answer it, otherwise 500."""
-        busy = UnavailableError() if deadline.is_database_hanging else None
-        page = self.timeout_page(scope, busy)
-        if page is None:
-            page = errors.internal_error(answer.request_id) if busy is None else errors.busy(busy)
-        answer.time_out(page)
+    def _overdue(self, scope: Scope) -> Response:
+        """Return the response to a request that takes too long."""
+        return self.overdue_page(scope) or errors.busy(OverdueError())
 
     async def _route(self, scope: Scope, receive: Receive, answer: "ResponseWriter") -> None:
         """Redirect to https, or pass the request to the API or the portal."""
@@ -193,8 +189,7 @@ class RequestMiddleware:
     ) -> None:
         """Admit the request and call its route, which holds no database connection until it asks for one."""
         runtime: Runtime = scope["state"]["runtime"]
-        check_key = watch_first(scope["state"]["deadline"], partial(self._check_key, answer, digest))
-        async with acquire_connection(runtime.pool, check_key) as (_, entry):
+        async with acquire_connection(runtime.pool, partial(self._check_key, answer, digest)) as (_, entry):
             pass
         if entry.caller is None:
             assert entry.refusal is not None  # noqa: S101 - an entry has a caller or a refusal

@@ -6,7 +6,8 @@ OutcropError            has `code` and `message`; no HTTP status (api/errors.py 
 ├── ConflictError       what the caller has seen is no longer so; nothing was changed
 ├── BadInputError       a value given by the user is invalid
 ├── BusyError           another request is changing the same record; retry after `retry_after` seconds
-│   └── UnavailableError    the database does not answer a request
+│   ├── UnavailableError    the database does not answer a request
+│   └── OverdueError        a request took too long
 ├── ForbiddenError      the member's role does not allow the action
 ├── SignInError         signing in failed; the code is `wrong`, `code_needed` or `limited`
 ├── PlanTooLowError     the account's plan does not include the feature; `minimum` is the lowest one with it
@@ -63,6 +64,15 @@ class UnavailableError(BusyError):
 
     def __init__(self) -> None:
         super().__init__("the database is not available at the moment; try again in a few seconds")
+
+
+class OverdueError(BusyError):
+    """A request took too long and was ended."""
+
+    retry_after = 2
+
+    def __init__(self) -> None:
+        super().__init__("this took too long and was ended; try again in a few seconds")
 
 
 class ForbiddenError(OutcropError):

@@ -16,6 +16,7 @@ from outcrop.domain.errors import (
     BadInputError,
     BusyError,
     OutcropError,
+    OverdueError,
     PlanTooLowError,
     TransitionError,
     UnavailableError,
@@ -78,7 +79,7 @@ class Portal(NamedTuple):
 
     app: ASGIApp
     routes: Sequence[Route]
-    timeout_page: Callable[[Scope, UnavailableError | None], Response]
+    overdue_page: Callable[[Scope], Response]
 
 
 def create_portal(
@@ -139,18 +140,12 @@ def create_portal(
         ),
     )
 
-    def timeout_page(scope: Scope, busy: UnavailableError | None) -> Response:
-        request = Request({**scope, "app": app, "state": {}})
-        message = "this took too long and was stopped; it is logged under the X-Request-Id of this response"
-        response = (
-            _failure(request, 500, "internal_error", message)
-            if busy is None
-            else _failure(request, status_of(busy), busy.code, busy.message, headers_of(busy))
-        )
+    def overdue_page(scope: Scope) -> Response:
+        response = _busy_page(Request({**scope, "app": app, "state": {}}), OverdueError())
         response.raw_headers += [*_HEADERS, _NO_STORE]
         return response
 
-    return Portal(_with_headers(app), routes, timeout_page)
+    return Portal(_with_headers(app), routes, overdue_page)
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
@@ -201,14 +196,18 @@ async def _handle_disconnect(_request: Request, _exc: Exception) -> Response:
 async def _handle_unexpected_error(request: Request, exc: Exception) -> Response:
     """Show an internal error. The middleware logs it under the request id in the response headers."""
     if find_unavailability(exc) is not None:
-        busy = UnavailableError()
-        return _failure(request, status_of(busy), busy.code, busy.message, headers_of(busy))
+        return _busy_page(request, UnavailableError())
     return _failure(
         request,
         500,
         "internal_error",
         "an internal error occurred; it is logged under the X-Request-Id of this response",
     )
+
+
+def _busy_page(request: Request, busy: BusyError) -> Response:
+    """Return a page that says when to try again."""
+    return _failure(request, status_of(busy), busy.code, busy.message, headers_of(busy))
 
 
 def _wants_html(request: Request) -> bool:

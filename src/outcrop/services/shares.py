@@ -7,13 +7,7 @@ from typing import TypeVar
 
 from outcrop.domain.errors import BusyError
 from outcrop.limits import ACCOUNT_REQUESTS, ACCOUNT_WAIT_SECONDS
-from outcrop.store.db import (
-    Connection,
-    Pool,
-    acquire_connection,
-    current_time,
-    is_waiting_for_server,
-)
+from outcrop.store.db import Connection, Pool, acquire_connection, current_time
 
 T = TypeVar("T")
 
@@ -79,22 +73,7 @@ class Deadline:
     def __init__(self, seconds: float, expire: Callable[[], None]) -> None:
         self._seconds, self._expire = seconds, expire
         self._timer: asyncio.TimerHandle | None = None
-        self._connection: Connection | None = None  # of the request
         self.start()
-
-    @property
-    def is_database_hanging(self) -> bool:
-        """Whether the request waits for the answer to a statement."""
-        return self._connection is not None and is_waiting_for_server(self._connection)
-
-    @contextmanager
-    def watch(self, db: Connection) -> Iterator[None]:
-        """Watch the connection that the request uses during the body."""
-        self._connection = db
-        try:
-            yield
-        finally:
-            self._connection = None
 
     def start(self) -> None:
         """Begin to count, from zero."""
@@ -137,32 +116,16 @@ async def admit(
     another. Raise AccountBusyError after ACCOUNT_WAIT_SECONDS.
     """
     async with AsyncExitStack() as stack:
-        watched = watch_first(deadline, first_statement)
-        db, result = await stack.enter_async_context(acquire_connection(pool, watched))
+        db, result = await stack.enter_async_context(acquire_connection(pool, first_statement))
         if (account_id := account_of(result)) is not None:
             if not shares.is_free(account_id):
                 await stack.aclose()
                 with deadline.stopped():
                     await stack.enter_async_context(shares.hold(account_id, ACCOUNT_WAIT_SECONDS))
-                db, _ = await stack.enter_async_context(
-                    acquire_connection(pool, watch_first(deadline, current_time))
-                )
+                db, _ = await stack.enter_async_context(acquire_connection(pool, current_time))
             else:
                 await stack.enter_async_context(shares.hold(account_id))
-        with deadline.watch(db):
-            yield db, result
-
-
-def watch_first(
-    deadline: Deadline, first_statement: Callable[[Connection], Awaitable[T]]
-) -> Callable[[Connection], Awaitable[T]]:
-    """Return the first statement of a request, with its connection watched for the deadline."""
-
-    async def watched(db: Connection) -> T:
-        with deadline.watch(db):
-            return await first_statement(db)
-
-    return watched
+        yield db, result
 
 
 @asynccontextmanager
@@ -179,6 +142,5 @@ async def connect_in_time(
         else:
             with deadline.stopped():
                 await stack.enter_async_context(shares.hold(account_id, ACCOUNT_WAIT_SECONDS))
-        db, _ = await stack.enter_async_context(acquire_connection(pool, watch_first(deadline, current_time)))
-        with deadline.watch(db):
-            yield db
+        db, _ = await stack.enter_async_context(acquire_connection(pool, current_time))
+        yield db

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias, TypeVar
 import orjson
 import psycopg
 from psycopg import IsolationLevel
-from psycopg.pq import TransactionStatus
 from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -132,11 +131,6 @@ async def acquire_connection(
                 raise
             yield db, result
             return
-
-
-def is_waiting_for_server(db: Connection) -> bool:
-    """Whether a statement has been sent on the connection and its result has not come."""
-    return db.pgconn.transaction_status == TransactionStatus.ACTIVE
 
 
 @asynccontextmanager
