@@ -5,19 +5,7 @@ from typing import Any
 
 from outcrop.domain.paging import FindingQuery
 from outcrop.store.findings.attributes import chosen_attributes
-
-
-class WhereClause:
-    """SQL conditions joined by AND, and the values of their placeholders in order."""
-
-    def __init__(self, account_id: int) -> None:
-        self.sql = "account_id = %s"
-        self.values: list[Any] = [account_id]
-
-    def add(self, condition: str, *values: Any) -> None:
-        """Append a condition and the values of its placeholders."""
-        self.sql += f" AND {condition}"
-        self.values += values
+from outcrop.store.where import WhereClause
 
 
 def build_where(account_id: int, query: FindingQuery, facets: list[int] | None) -> WhereClause:

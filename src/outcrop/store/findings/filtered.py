@@ -11,13 +11,13 @@ from outcrop.store.db import Connection
 from outcrop.store.findings import rollups
 from outcrop.store.findings.attributes import chosen_attributes
 from outcrop.store.findings.conditions import (
-    WhereClause,
     add_finding_conditions,
     build_where,
     row_conditions,
 )
 from outcrop.store.findings.facets import list_matching_facets
 from outcrop.store.findings.rollups import CellFilter
+from outcrop.store.where import WhereClause
 
 # Up to this number, all matches are read and sorted. A scan in sort order may have to pass far more findings
 # than their share suggests: those of one repository often have similar scores and dates.

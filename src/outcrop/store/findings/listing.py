@@ -21,7 +21,6 @@ from outcrop.domain.paging import FindingQuery, OrderBy, OrderDir, Page
 from outcrop.store.db import Connection, snapshot
 from outcrop.store.findings import attributes, filtered, rollups, rows
 from outcrop.store.findings.conditions import (
-    WhereClause,
     add_finding_conditions,
     build_where,
     has_finding_conditions,
@@ -29,6 +28,7 @@ from outcrop.store.findings.conditions import (
 )
 from outcrop.store.findings.facets import list_matching_facets
 from outcrop.store.findings.rollups import BucketPosition, CellFilter, Dimension
+from outcrop.store.where import WhereClause, select_gathered_ids
 
 _DIMENSION = {
     OrderBy.COMPOSITE_SCORE: rollups.SCORE,
@@ -135,23 +135,12 @@ async def _search(db: Connection, account_id: int, query: FindingQuery) -> tuple
             account_id,
             query.service,
         )
-    column, direction = query.order_by.value, query.order_dir.value
     source = "finding_search"
     if query.order_by in _ONLY_IN_FINDINGS or has_finding_conditions(query):
         add_finding_conditions(where, query)
         source = f"""(SELECT s.*, {attributes.COLUMNS}
                       FROM finding_search s JOIN findings f USING (account_id, id)) s"""
-    cursor = await db.execute(
-        f"""WITH hits AS MATERIALIZED (SELECT id, {column} FROM {source} WHERE {where.sql})
-            SELECT (SELECT count(*) FROM hits),
-                   ARRAY(SELECT id FROM hits ORDER BY {column} {direction}, id {direction}
-                         OFFSET %s LIMIT %s)""".encode(),
-        [*where.values, min(query.offset, 2**63 - 1), query.per_page],  # OFFSET is a bigint
-        prepare=False,
-    )
-    row = await cursor.fetchone()
-    assert row is not None  # noqa: S101
-    return row[0], row[1]
+    return await select_gathered_ids(db, source, where, query)
 
 
 # --- without search terms

@@ -7,7 +7,8 @@ from typing import Any
 from outcrop.domain.finding import Validation
 from outcrop.domain.incident import IncidentQuery, IncidentStatus
 from outcrop.store.findings.attributes import Attribute
-from outcrop.store.findings.conditions import WhereClause, like_pattern
+from outcrop.store.findings.conditions import like_pattern
+from outcrop.store.where import WhereClause
 
 # As the kinds 28 and 29 of cells count them (migration 0027).
 TYPE = Attribute("secret_type", "pattern_secret_type", 28)

@@ -14,11 +14,11 @@ from outcrop.domain.incident import Incident, IncidentOrder, IncidentQuery, Inci
 from outcrop.domain.paging import OrderDir, Page
 from outcrop.store.db import Connection, snapshot
 from outcrop.store.findings import rollups
-from outcrop.store.findings.conditions import WhereClause
 from outcrop.store.findings.rollups import CellFilter, Dimension
 from outcrop.store.incidents import numbers
 from outcrop.store.incidents.conditions import ASSIGNEE, TYPE, build_where, list_matching_facets
 from outcrop.store.incidents.table import COLUMNS, build_incident
+from outcrop.store.where import WhereClause, select_gathered_ids
 
 _TOTAL = 21  # kind of the cells that count incidents by facet
 _DIMENSION = {
@@ -199,17 +199,7 @@ async def _find_jump(
 async def _select_gathered(db: Connection, query: IncidentQuery, where: WhereClause) -> Page[Incident]:
     """Return the page and the total of a query whose matches are all found, counted and sorted."""
     column, direction = query.order_by.value, query.order_dir.value
-    cursor = await db.execute(
-        f"""WITH hits AS MATERIALIZED (SELECT id, {column} FROM incidents WHERE {where.sql})
-            SELECT (SELECT count(*) FROM hits),
-                   ARRAY(SELECT id FROM hits ORDER BY {column} {direction}, id {direction}
-                         OFFSET %s LIMIT %s)""".encode(),
-        [*where.values, min(query.offset, 2**63 - 1), query.per_page],  # OFFSET is a bigint
-        prepare=False,
-    )
-    row = await cursor.fetchone()
-    assert row is not None  # noqa: S101
-    total, ids = row
+    total, ids = await select_gathered_ids(db, "incidents", where, query)
     cursor = await db.execute(
         f"""SELECT {COLUMNS}, i.assignee FROM incidents i WHERE account_id = %s AND id = ANY(%s)
             ORDER BY {column} {direction}, id {direction}""".encode(),
