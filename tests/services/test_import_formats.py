@@ -284,6 +284,7 @@ def test_a_redacted_value_is_not_stored_as_credential(backend: Backend, hidden: 
             "record 2: is not a finding of kingfisher",
         ),
         ("auto", '[{"x": 1}]', "cannot detect the format of the report: name it with `format`"),
+        ("auto", "what,where\nx,a.py\n", "cannot detect the format of the report: name it with `format`"),
         ("auto", "[" * 500, "cannot detect the format of the report: name it with `format`"),
         ("gitleaks", '[{"a":' + "[" * 500, "record 1: is nested too deeply"),
         ("outcrop", "[1]", "record 1: is not a JSON object"),

@@ -111,6 +111,14 @@ def test_a_snippet_of_sarif_gives_the_credential_if_a_rule_knows_it(backend: Bac
     assert [row[0] for row in stored(backend, tenant)] == ["sendgrid_api_key"], "two reports of one leak"
 
 
+def test_a_description_of_defectdojo_gives_the_credential_if_a_rule_knows_it(backend: Backend) -> None:
+    tenant = backend.tenant()
+    report = defectdojo(description=f"Found {SENDGRID} in **src/a.py**")
+    import_with_rules(backend, tenant, json.dumps(report).encode())
+    ((rule, _type, secret, _parts),) = stored(backend, tenant)
+    assert (rule, secret) == ("sendgrid_api_key", SENDGRID)
+
+
 def test_a_title_is_masked(backend: Backend) -> None:
     tenant = backend.tenant()
     import_with_rules(backend, tenant, json.dumps(defectdojo(title=f"Token {SENDGRID} found")).encode())

@@ -200,6 +200,16 @@ def test_verdicts_and_places_of_the_formats(backend: Backend) -> None:
     ]
 
 
+@pytest.mark.parametrize("left_out", [[], ["html_url"], ["url"]])
+def test_an_alert_of_a_single_repository_names_it_in_its_addresses(
+    backend: Backend, left_out: list[str]
+) -> None:
+    tenant = backend.tenant()
+    alert = {key: value for key, value in github().items() if key not in {"repository", *left_out}}
+    import_report(backend, tenant, json.dumps([alert]).encode())
+    assert tenant.get("/findings").json()["data"][0]["repo_full_name"] == "acme/shop"
+
+
 def provenance(**run: Any) -> bytes:
     """Return a SARIF log whose run has more fields, after its results."""
     log = sarif(result())

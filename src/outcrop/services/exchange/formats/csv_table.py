@@ -109,7 +109,9 @@ def _find_columns(header: Sequence[str], columns: Mapping[str, str]) -> dict[str
             count = "no column" if column not in names else "several columns"
             raise BadInputError(f"the header has {count} named {column}")
     if not wanted.keys() & {"secret", "fingerprint", "file_path", "source_url"}:
-        raise BadInputError("the header names no field of a finding: assign columns with --map FIELD=COLUMN")
+        raise BadInputError(
+            "the header names no field of a finding: `outcrop import --map FIELD=COLUMN` assigns columns"
+        )
     return {field: names.index(column) for field, column in wanted.items()}
 
 

@@ -1,4 +1,4 @@
-"""Translate generic findings of DefectDojo. They have a place and a title, but no credential."""
+"""Translate generic findings of DefectDojo. They have a place and a title, and sometimes the credential."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def translate(record: dict[str, Any]) -> list[dict[str, Any]] | None:
     line = record.get("line")
     return [
         {
-            # not the description or the steps, which may contain the credential
+            "snippet": get_text(record, "description"),
             "matched_text": MASK,
             "fingerprint": get_text(record, "unique_id_from_tool", "hash_code") or f"{title}:{line}",
             "pattern": {"name": title, "secret_type": to_type(rule or title)[:100]},

@@ -57,11 +57,11 @@ def detect_format(head: bytes) -> ImportFormat:
             return format_
     if text.rstrip() == b"[]":
         return ImportFormat.GITLEAKS
-    if text.startswith(b"["):
-        raise BadInputError("cannot detect the format of the report: name it with `format`")
-    if not text.startswith(b"{") and looks_like_csv(head):
+    if text.startswith(b"{") or not text:  # also an empty file, and one that begins with many blanks
+        return ImportFormat.OUTCROP
+    if looks_like_csv(head):
         return ImportFormat.CSV
-    return ImportFormat.OUTCROP
+    raise BadInputError("cannot detect the format of the report: name it with `format`")
 
 
 def check_encoding(head: bytes) -> None:

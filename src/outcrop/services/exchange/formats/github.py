@@ -36,8 +36,9 @@ def translate(record: dict[str, Any]) -> list[dict[str, Any]] | None:
 def _place(record: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of an alert's place: its repository, and the first location if the alert has it."""
     repository = get_dict(record, "repository")
-    address = get_text(record, "html_url", "url") or ""
-    name = get_text(repository, "full_name") or _name_of(address)
+    page, api = get_text(record, "html_url"), get_text(record, "url")
+    address = page or api or ""
+    name = get_text(repository, "full_name") or _name_of(page, "/") or _name_of(api, "/repos/")
     host = (urlsplit(address).hostname or "github.com").removeprefix("api.")
     visibility = repository.get("visibility") or _VISIBILITY.get(str(repository.get("private")))
     location = get_dict(record, "first_location_detected")
@@ -55,8 +56,8 @@ def _place(record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _name_of(address: str) -> str | None:
-    """Return OWNER/NAME from the address of an alert, that of its page or that in the API."""
-    before, found, _ = address.partition("/secret-scanning/")
-    parts = before.split("/") if found else []
-    return "/".join(parts[-2:]) if len(parts) >= 5 else None
+def _name_of(address: str | None, before: str) -> str | None:
+    """Return OWNER/NAME from the address of an alert; they follow the first `before` of the path."""
+    path, found, _ = urlsplit(address or "").path.partition("/secret-scanning/")
+    parts = path.partition(before)[2].split("/")
+    return "/".join(parts[:2]) if found and len(parts) >= 2 else None
