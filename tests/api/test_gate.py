@@ -207,7 +207,9 @@ def test_a_fault_is_reported_by_its_request_id_alone_and_logged_under_it(backend
     assert tenant.get(f"/findings/{UNKNOWN}").status_code == 404
 
 
-def test_a_request_that_takes_too_long_is_answered_when_to_try_again(settings: Settings, keys: Keyring) -> None:
+def test_a_request_that_takes_too_long_is_answered_when_to_try_again(
+    settings: Settings, keys: Keyring
+) -> None:
     with (
         running_server(settings, rate_limit=0, deadline=0.0) as server,
         Backend(settings, keys, server.base_url) as backend,

@@ -36,7 +36,9 @@ def outcrop(url: str | None, key: str | None, *arguments: str) -> subprocess.Com
 def test_findings_are_listed_shown_explained_and_triaged(backend: Backend, tenant: Tenant) -> None:
     lines = [
         make_line(composite_score=90.0),
-        make_line(composite_score=10.0),
+        make_line(
+            composite_score=10.0, repo_full_name=None, source_url=None, file_path="a.py", line_number=7
+        ),
         make_line(status="false_positive"),
     ]
     backend.import_(tenant.account, *lines)
@@ -46,6 +48,7 @@ def test_findings_are_listed_shown_explained_and_triaged(backend: Backend, tenan
     assert (listed.returncode, [finding["id"] for finding in json.loads(listed.stdout)]) == (0, [high])
     table = outcrop(*call, "list", "--limit", "1")
     assert (table.returncode, high in table.stdout, low in table.stdout) == (0, True, False)
+    assert "a.py:7" in outcrop(*call, "list").stdout
     shown = outcrop(*call, "show", low, "--json")
     assert (shown.returncode, json.loads(shown.stdout)) == (0, tenant.finding(low))
     explained = outcrop(*call, "explain", low)

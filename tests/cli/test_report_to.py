@@ -109,6 +109,8 @@ def test_the_repository_is_named_by_its_origin_without_the_login(
     tenant = backend.tenant()
     assert scan("-q", "--report-to", f"{backend.base_url}/", key=tenant.key).code == 1
     merge_queued(backend, tenant)
+    places = {(f["repo_full_name"], f["source_url"]) for f in tenant.get("/findings").json()["data"]}
+    assert places == {("acme/shop", "https://git.example.com/acme/shop")}
     exported = [{"matched_text": "x", "secret": SHOWN, "file_path": "shown.py", "fingerprint": "1"}]
     sent = tenant.client.post(
         "/api/v2/imports",

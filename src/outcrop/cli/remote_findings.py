@@ -172,7 +172,9 @@ def open_client() -> Iterator[Client]:
 
 def _row(finding: FindingFields) -> dict[str, object]:
     """Return the columns of a finding in the table."""
-    place = finding["repo_full_name"] or finding["source_url"] or "-"
-    if finding["repo_full_name"] and finding["file_path"]:
-        place += f" {finding['file_path']}:{finding['line_number'] or ''}"
+    path = finding["file_path"] and f"{finding['file_path']}:{finding['line_number'] or ''}"
+    if (repository := finding["repo_full_name"]) is not None:
+        place = f"{repository} {path}" if path else repository
+    else:
+        place = finding["source_url"] or path or "-"
     return dict(finding) | {"secret_type": finding["pattern"]["secret_type"], "place": place}

@@ -139,18 +139,21 @@ class RecordBuilder:
         return record if restores else score_report(record, places=1, moment=self.now, hit=hit)
 
     def _add_place(self, imported: ImportedFinding) -> ImportedFinding:
-        """Return the finding with the repository and the commit of this import, where it names none."""
+        """Return the finding with the repository and the commit of this import, where it names none.
+
+        A finding that only names its repository also gets the name and the address of its place.
+        """
         if imported.commit is None and self.commit is not None:
             imported.commit = self.commit
         if self.repo is not None and _source_of(imported) is None:
             imported.repo = self.repo
-            imported.repo_full_name = imported.repo_full_name or repository_name(self.repo)
-            if imported.source_url is None and (address := normalise_repository(self.repo) or "").startswith(
-                "http"
-            ):
-                base = f"https://{address.split('/')[2]}/{imported.repo_full_name or ''}"
-                path = None if imported.file_path is None else imported.file_path.encode("utf-8", "replace")
-                imported.source_url = line_address(base, imported.commit, path, imported.line_number or 1)
+        if (repo := imported.repo) is None or (address := normalise_repository(repo)) is None:
+            return imported
+        imported.repo_full_name = imported.repo_full_name or repository_name(repo)
+        if imported.source_url is None and address.startswith("http"):
+            base = f"https://{address.split('/')[2]}/{imported.repo_full_name or ''}"
+            path = None if imported.file_path is None else imported.file_path.encode("utf-8", "replace")
+            imported.source_url = line_address(base, imported.commit, path, imported.line_number or 1)
         return imported
 
     def _recognise(self, imported: ImportedFinding) -> Hit | None:
