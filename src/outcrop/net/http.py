@@ -279,10 +279,17 @@ def _origin(url: str) -> tuple[str, str]:
 
 
 def _check_address_literal(host: str, egress: Egress) -> None:
-    """Raise EgressError if `host` is an IP address that is not allowed (aiohttp does not resolve those)."""
+    """Raise EgressError if `host` is an IP address that is not allowed (aiohttp does not resolve those).
+
+    Other spellings of addresses, such as `127.1` and `2130706433`, are refused too. Older versions of aiohttp
+    pass them to the system, which connects to them.
+    """
+    bare = host.strip("[]").partition("%")[0]
     try:
-        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+        address = ipaddress.ip_address(bare)
     except ValueError:
+        if ":" in bare or bare.replace(".", "").isdigit():
+            raise EgressError(f"{host}: is not an address in its usual form") from None
         return
     if not is_allowed(address, egress):
         raise EgressError(f"{host}: is an address that is not public")
