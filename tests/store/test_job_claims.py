@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from outcrop.store.db import Connection, connect
 from outcrop.store.runs import jobs
-from outcrop.store.runs.jobs import QUEUE, Claimer
+from outcrop.store.runs.jobs import INTERACTIVE_QUEUE, QUEUE, Claimer
 from tests.support.backend import Backend
 from tests.support.rows_read import count_rows_read
 
@@ -23,15 +24,17 @@ def _no_jobs_left(backend: Backend) -> Iterator[None]:
 
 
 async def _queue(
-    db: Connection, account_id: int, count: int, task: str = SCAN, lock: str | None = None
+    db: Connection, account_id: int, count: int, task: str = SCAN, lock: str | None = None, **columns: Any
 ) -> None:
     """Queue jobs of an account; each has a lock of its own, unless they share `lock`."""
     await db.execute(
-        """INSERT INTO procrastinate_jobs (queue_name, task_name, lock, args)
+        """INSERT INTO procrastinate_jobs (queue_name, task_name, lock, args, priority, status)
            SELECT %(queue)s, %(task)s::text, coalesce(%(lock)s::text, concat_ws(' ', %(task)s::text, %(account)s, n)),
-                  jsonb_build_object('account_id', %(account)s::bigint)
+                  jsonb_build_object('account_id', %(account)s::bigint), %(priority)s, %(status)s
            FROM generate_series(1, %(count)s) n""",
-        {"queue": QUEUE, "task": task, "lock": lock, "account": account_id, "count": count},
+        {"queue": QUEUE, "task": task, "lock": lock, "account": account_id, "count": count}
+        | {"priority": 0, "status": "todo"}
+        | columns,
     )
 
 
@@ -139,3 +142,46 @@ def test_claims_at_the_same_time_get_different_jobs(backend: Backend) -> None:
     backend.run(queue)
     claimed = [number for numbers in asyncio.run(main()) for number in numbers]
     assert len(claimed) == len(set(claimed)) == 42
+
+
+# What was queued when the statistics were made: the number of jobs, their queue and their state.
+_EARLIER = [
+    (count, queue, status)
+    for count in (0, 3, 500)
+    for queue in (QUEUE, INTERACTIVE_QUEUE)
+    for status in ("todo", "doing")
+]
+
+
+@pytest.mark.parametrize("size", [None, (1, 0), (1, 1), (10, 100), (1_000, 5_000)])
+@pytest.mark.parametrize("jobs_of", ["this account", "another one"])
+def test_a_job_is_taken_without_reading_the_queue_whatever_the_statistics_say(
+    backend: Backend, jobs_of: str, size: tuple[int, int] | None
+) -> None:
+    async def count(db: Connection, earlier: tuple[int, str, str]) -> int:
+        await db.execute("SET LOCAL session_replication_role = replica")  # no triggers: thousands of events
+        await db.execute("DELETE FROM procrastinate_jobs")
+        number, queue, status = earlier
+        await _queue(db, 1, number, queue=queue, status=status)
+        await db.execute("ANALYZE procrastinate_jobs")
+        await db.execute("DELETE FROM procrastinate_jobs")
+        if jobs_of == "this account":
+            await _queue(db, 1, 1_000)
+        else:
+            await _queue(db, 2, 1_000, priority=5)
+            await _queue(db, 2, 2, task=PLAN, status="doing")
+            await _queue(db, 1, 1)
+        for option in jobs.SESSION_OPTIONS.replace("-c ", "").split():
+            await db.execute(f"SET LOCAL {option}".encode())
+        if size is not None:
+            await db.execute(
+                """SELECT pg_restore_relation_stats('schemaname', 'public', 'relname', 'procrastinate_jobs',
+                                                    'relpages', %s::int, 'reltuples', %s::real)""",
+                size,
+            )
+        return sum((await count_rows_read(db, lambda: Claimer(SHARES).claim(db, QUEUE, None))).values())
+
+    read = {earlier: backend.run(lambda db: count(db, earlier)) for earlier in _EARLIER}  # noqa: B023
+    backend.sql("TRUNCATE procrastinate_jobs CASCADE")
+    backend.sql("ANALYZE procrastinate_jobs")
+    assert {earlier: rows for earlier, rows in read.items() if rows > 30} == {}

@@ -109,26 +109,6 @@ def test_the_steps_of_a_source_read_no_more_rows_in_a_larger_run(backend: Backen
     assert {name: (small[name], rows) for name, rows in large.items() if rows > small[name] + 20} == {}
 
 
-@pytest.mark.parametrize(("pages", "rows"), [(1, 0), (10, 1), (100, 20), (1_000, 5_000)])
-def test_a_job_is_taken_without_reading_the_queue_whatever_the_statistics_say(
-    backend: Backend, pages: int, rows: int
-) -> None:
-    account_id = backend.tenant().account.id
-
-    async def count(db: Connection) -> dict[str, int]:
-        await _create_run(db, account_id, 2_000)
-        for option in jobs.SESSION_OPTIONS.replace("-c ", "").split():
-            await db.execute(f"SET LOCAL {option}".encode())
-        await db.execute(
-            """SELECT pg_restore_relation_stats('schemaname', 'public', 'relname', 'procrastinate_jobs',
-                                                'relpages', %s::int, 'reltuples', %s::real)""",
-            [pages, rows],
-        )
-        return await count_rows_read(db, lambda: jobs.Claimer({}).claim(db, jobs.QUEUE, None))
-
-    assert sum(backend.run(count).values()) < 20
-
-
 def test_a_run_is_shown_as_cheaply_while_the_index_is_full_of_ended_sources(backend: Backend) -> None:
     account_id = backend.tenant().account.id
 

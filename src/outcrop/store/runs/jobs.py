@@ -37,15 +37,20 @@ _CHANGES = {
             SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
         ALTER TABLE procrastinate_events
             SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000)""",
-    "outcrop account index": """
-        CREATE INDEX outcrop_jobs_account ON procrastinate_jobs
-            (queue_name, ((args ->> 'account_id')::bigint), task_name, priority DESC, id)
-            WHERE status = 'todo'""",
+    "outcrop indexes of turns": """
+        CREATE INDEX outcrop_jobs_turns ON procrastinate_jobs
+            (queue_name, ((args ->> 'account_id')::bigint), task_name, (-priority), id) WHERE status = 'todo';
+        CREATE INDEX outcrop_jobs_running ON procrastinate_jobs
+            (((args ->> 'account_id')::bigint), task_name) WHERE status = 'doing';
+        DROP INDEX IF EXISTS outcrop_jobs_account""",
 }
 # `waiting` walks the accounts and tasks with queued jobs by one probe of the index each, so that the number
 # of jobs does not matter. Like procrastinate's own statement, it leaves out a job whose lock another has.
-# `OFFSET 0` and the subquery of UPDATE keep the planner from joining the queue with itself, which it does by
-# reading all of the queue if the statistics say that the queue is short.
+#
+# A queue fills and empties faster than statistics follow, so no plan may depend on them. Each part asks for
+# an order that one index alone has, and sorting is off. Otherwise the planner takes the index of queue names
+# or of priorities if the statistics say that this queue has few jobs, and reads all of it. `OFFSET 0` and the
+# subquery of UPDATE keep it from joining the queue with itself.
 _CLAIM = """
     WITH RECURSIVE waiting AS (
         (SELECT (args ->> 'account_id')::bigint AS account, task_name AS task
@@ -64,6 +69,7 @@ _CLAIM = """
         SELECT (args ->> 'account_id')::bigint AS account, task_name AS task,
                worker_id IS NOT DISTINCT FROM %(worker)s AS is_here
         FROM procrastinate_jobs WHERE status = 'doing' AND queue_name = %(queue)s
+        ORDER BY (args ->> 'account_id')::bigint, task_name
     ), turns AS MATERIALIZED (
         SELECT w.account, w.task
         FROM waiting w
@@ -85,7 +91,7 @@ _CLAIM = """
                   AND (other.status = 'doing' OR (other.status = 'todo'
                     AND (other.priority > j.priority OR (other.priority = j.priority AND other.id < j.id))))
                 OFFSET 0)
-            ORDER BY j.priority DESC, j.id LIMIT 1
+            ORDER BY -j.priority, j.id LIMIT 1
             FOR UPDATE OF j SKIP LOCKED) job
         LIMIT 1)
     UPDATE procrastinate_jobs j SET status = 'doing', worker_id = %(worker)s
