@@ -110,9 +110,11 @@ class Service:
         seen = len(log.read_text()) if log.exists() else 0
         port = urlsplit(self.base_url).port or 0
         self.process = self.popen("serve", "--port", str(port), *arguments, log="serve.log")
-        found = until(lambda: self._address(log, seen), "the service to start")
-        self.base_url = found
-        until(self.is_ready, "the service to be ready")
+        try:
+            self.base_url = until(lambda: self._address(log, seen), "the service to start")
+            until(self.is_ready, "the service to be ready")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n{self._describe()}") from None
 
     def _address(self, log: Path, seen: int) -> str | None:
         """Return the base address that the log names after its first `seen` characters."""
@@ -122,6 +124,18 @@ class Service:
                 f"serve ended with {self.process.returncode}: {log.read_text()[seen:][-2000:]}"
             )
         return None if found is None else found[1]
+
+    def _describe(self) -> str:
+        """Return the ends of the logs and all processes, for the report of a service that does not start."""
+        lines = []
+        for log in (self.folder / "serve.log", self.data / "postgres" / "log"):
+            if log.exists():
+                lines += [f"{log.name}:", *log.read_text(errors="replace").splitlines()[-12:]]
+        for pid, line in sorted(self.processes().items()):
+            with suppress(OSError):
+                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+                lines.append(f"{pid} {state} {line[:120]}")
+        return "\n".join(lines)
 
     def is_ready(self) -> bool:
         """Whether `/readyz` answers 200."""
