@@ -34,7 +34,7 @@ BACKGROUND = """
     outbox.end_abandoned_deliveries webhooks.delete_old_deliveries
     webhooks.switch_due webhooks._switch webhooks.encrypt_urls
     people/links.delete_expired people/sessions.delete_expired people/sign_in_attempts.delete_expired
-    runs/jobs.claim runs/jobs.count_waiting runs/jobs.is_queued runs/jobs.requeue_attempt
+    runs/jobs.claim runs/jobs.count_waiting runs/jobs.is_queued runs/jobs.notify_of_free_lock runs/jobs.requeue_attempt
     runs/jobs.requeue_stalled runs/scans.claim_orphaned_runs
     runs/polls.claim_due runs/pull_requests.delete_old
     runs/scans.save_heartbeats_of_queued runs/sources.mark_stale runs/targets.lock_due

@@ -134,9 +134,16 @@ class _JobManager(JobManager):
     async def finish_job(
         self, job: procrastinate.jobs.Job, status: procrastinate.jobs.Status, delete_job: bool
     ) -> None:
-        """Record that a job has ended."""
+        """Record that a job has ended, and wake a worker for the next one with its lock.
+
+        Otherwise that job waits until a worker asks for jobs, a second for each import of an account.
+        """
         with self._recording(job):
             await super().finish_job(job, status, delete_job)
+            if job.lock is not None:
+                with suppress(*UNAVAILABLE):
+                    async with self._connector.pool.connection() as db:
+                        await jobs.notify_of_free_lock(db, job.queue, job.lock)
 
     async def retry_job(self, job: procrastinate.jobs.Job, *arguments: Any, **options: Any) -> None:
         """Record that a job is to be run once more."""

@@ -246,6 +246,15 @@ async def requeue_attempt(db: Connection, attempt: JobAttempt) -> None:
     )
 
 
+async def notify_of_free_lock(db: Connection, queue: str, lock: str) -> None:
+    """Wake the workers of a queue if a job waits for this lock, which nobody holds any more."""
+    await db.execute(
+        """SELECT pg_notify('procrastinate_queue_v1#' || %s, json_build_object('type', 'job_inserted')::text)
+           WHERE EXISTS (SELECT FROM procrastinate_jobs WHERE lock = %s AND status = 'todo')""",
+        [queue, lock],
+    )
+
+
 async def requeue_stalled(db: Connection, dead_after: float) -> list[dict[str, Any]]:
     """Queue running jobs again whose worker is gone or sent no heartbeat for `dead_after` seconds.
 
