@@ -51,12 +51,14 @@ class RecoveryWatch:
     def _find_stuck_server(self) -> int | None:
         """Return the process id of a server that runs, refuses connections, and recovers nothing.
 
-        A server that starts for the first time or stops says so in its lock file.
+        A server that stops says so in its lock file. One that starts has a process that recovers its data.
         """
         lock = self._cluster.data / "postmaster.pid"
         with suppress(OSError):
             pid = read_pid(lock)
-            if pid is None or lock.read_text().split()[-1] != "ready" or not self._cluster.is_server(pid):
+            if pid is None or not self._cluster.is_server(pid):
+                return None
+            if lock.read_text().split()[-1] not in {"starting", "ready"}:
                 return None
             children = child_pids(pid)
             recovers = any(b"startup" in Path(f"/proc/{child}/cmdline").read_bytes() for child in children)
