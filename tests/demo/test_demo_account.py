@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from outcrop.cli.demo import demo_settings
+from outcrop.cli.run_demo import demo_settings
 from outcrop.demo.account import find_account
 from outcrop.domain.clock import now
 from outcrop.domain.errors import OperatorError

@@ -1,14 +1,11 @@
-"""`outcrop demo`: the whole service with a local example, and a working login, API key and `curl` line."""
+"""Run the whole service with a local example, and print a working login, API key and `curl` line."""
 
 import asyncio
 import hashlib
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
 from urllib.error import URLError
-
-import typer
 
 from outcrop.cli.env_file import load
 from outcrop.cli.listen import listen
@@ -37,12 +34,8 @@ from outcrop.settings import Settings
 _START_TIMEOUT = 60.0  # seconds; the first start also compiles the rules
 
 
-def demo(
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 means a free port.")
-    ] = 8000,
-) -> None:
-    """Run the whole service with an example account. Nothing leaves this machine."""
+def run_demo(port: int) -> None:
+    """Run the service and the example until somebody stops it."""
     settings = demo_settings()
     set_up_logs(settings.log_level, settings.log_format)
     run(lambda: _demo(settings, ListenOptions(port=port)))
