@@ -28,6 +28,7 @@ from outcrop.sources.git.id_sets import IdSet, RowFile
 from outcrop.sources.git.packs.delta_chains import HEADER_SIZES, HeaderSizes, list_blobs
 from outcrop.sources.git.packs.index import OID_BYTES, list_pack_indexes
 from outcrop.sources.git.packs.pack import READ_ERRORS, Pack
+from outcrop.sources.git.ref_files import list_loose_folders, list_names
 from outcrop.sources.git.repository import Repository
 
 DAMAGED_STORE = "the object store is damaged: some objects were not scanned"
@@ -156,15 +157,11 @@ def _list_loose(object_folder: Path) -> Iterator[bytes]:
 
     Folders that cannot be listed are skipped.
     """
-    for number in range(256):
-        try:
-            names = os.listdir(object_folder / f"{number:02x}")
-        except OSError:
-            continue
-        for name in filter(_LOOSE_NAME.fullmatch, names):
+    for folder in list_loose_folders(object_folder):
+        for name in filter(_LOOSE_NAME.fullmatch, list_names(object_folder / folder)):
             if len(name) != 2 * OID_BYTES - 2:
                 raise ValueError("a SHA-256 id")
-            yield bytes.fromhex(f"{number:02x}{name}")
+            yield bytes.fromhex(folder + name)
 
 
 def _batch_messages(

@@ -7,6 +7,8 @@ from outcrop.lazy_regex import regex
 from outcrop.limits import SYMBOLIC_REFS
 from outcrop.sources.located import printable_path
 
+_LOOSE_FOLDERS = frozenset(f"{number:02x}" for number in range(256))
+
 OID = regex(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 Refs = dict[bytes, bytes]  # name of a ref -> object id in hexadecimal
@@ -147,3 +149,15 @@ def list_names(folder: Path) -> list[str]:
         return os.listdir(folder)
     except (OSError, ValueError):
         return []
+
+
+def list_loose_folders(objects: Path) -> list[str]:
+    """Return the names of the folders of loose objects that may exist in an object folder, in order.
+
+    Most of the 256 are missing in a repository with few loose objects. A folder that cannot be listed may
+    have all of them.
+    """
+    try:
+        return sorted(_LOOSE_FOLDERS.intersection(os.listdir(objects)))
+    except OSError:
+        return sorted(_LOOSE_FOLDERS)

@@ -19,6 +19,7 @@ from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git.ref_files import (
     OID,
     Refs,
+    list_loose_folders,
     list_names,
     read_head,
     read_refs,
@@ -193,9 +194,9 @@ def digest_objects(repository: Repository) -> str:
                 file.seek(-min(40, os.fstat(file.fileno()).st_size), os.SEEK_END)
                 raw += file.read()  # the checksums of the pack and of its index
             digest.update(raw)
-        for number in range(256):
-            if names := list_names(folder / f"{number:02x}"):
-                digest.update(f"{number:02x} {' '.join(sorted(names))}\n".encode("utf-8", "surrogateescape"))
+        for loose in list_loose_folders(folder):
+            if names := list_names(folder / loose):
+                digest.update(f"{loose} {' '.join(sorted(names))}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
@@ -376,7 +377,9 @@ def _uses_sha256(repository: Repository) -> bool:
             for name in list_names(folder / "pack")
             if name.startswith("pack-") and name.endswith(".pack")
         }
-        lengths |= {len(name) + 2 for number in range(256) for name in list_names(folder / f"{number:02x}")}
+        lengths |= {
+            len(name) + 2 for loose in list_loose_folders(folder) for name in list_names(folder / loose)
+        }
     if lengths >= {40, 64}:
         repository.gaps.append(
             "some objects have SHA-1 ids and others SHA-256 ids: only one kind can be read"
