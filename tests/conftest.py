@@ -6,8 +6,11 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
+from fcntl import LOCK_EX, flock
 from functools import cache
 from pathlib import Path
 
@@ -47,6 +50,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # one cache for the run, and never 
     os.environ["SSL_CERT_FILE"] = str(
         make_certificate(Path(os.environ["XDG_CACHE_HOME"]), "nobody.example")[0]
     )
+
+_RUN = Path(os.environ["XDG_CACHE_HOME"])  # files of this run, for all of its processes
 
 set_up_logs("info", "json")
 structlog.configure(cache_logger_on_first_use=False)  # so that a test can capture them
@@ -118,11 +123,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("e2e")
 
 
+_turn = ExitStack()
+
+
 def pytest_collection() -> None:
     gc.disable()  # nothing that is collected becomes garbage
+    _wait_for_compiled_tests()
+
+
+def _wait_for_compiled_tests() -> None:
+    """Wait until one process has compiled the tests. The others load what it wrote, which is much quicker."""
+    here = Path(__file__).parent
+    compiled = len(list(here.rglob("*-pytest-*.pyc")))
+    if sys.dont_write_bytecode or compiled > len(list(here.rglob("test_*.py"))) / 2:
+        return
+    flock(_turn.enter_context((_RUN / "collecting").open("w")), LOCK_EX)
+    if (_RUN / "collected").exists():
+        _turn.close()
 
 
 def pytest_collection_finish() -> None:
+    (_RUN / "collected").touch()
+    _turn.close()
     gc.collect()
     gc.freeze()  # thousands of tests that are looked through again and again otherwise
     gc.enable()
