@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 MAX_BRANCHES = 15
 MAX_MODULES = 20
@@ -44,9 +45,22 @@ class Violation:
         return f"{self.path}:{self.line}: {self.problem}"
 
 
+class _Definition(NamedTuple):
+    """A function, or a class, which has no branches of its own."""
+
+    name: str
+    line: int
+    branches: int
+
+
 @cache
-def _parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def _definitions(path: Path) -> list[_Definition]:
+    """Return the functions and classes of one file; the trees of all files would be much garbage to look through."""
+    return [
+        _Definition(node.name, node.lineno, 0 if isinstance(node, ast.ClassDef) else count_branches(node))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, _DEFINITIONS)
+    ]
 
 
 @cache
@@ -114,23 +128,21 @@ def count_branches(function: ast.AST) -> int:
 
 def check_branches(path: Path) -> Iterator[Violation]:
     """Yield every function of one file that has more than MAX_BRANCHES branches."""
-    for node in ast.walk(_parse(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            branches = count_branches(node)
-            if branches > MAX_BRANCHES:
-                yield Violation(path, node.lineno, f"`{node.name}` has {branches} branches")
+    for name, line, branches in _definitions(path):
+        if branches > MAX_BRANCHES:
+            yield Violation(path, line, f"`{name}` has {branches} branches")
 
 
 def check_class_names(paths: Iterable[Path]) -> Iterator[Violation]:
     """Yield every public class whose name another class of these files has too."""
     first: dict[str, Path] = {}
     for path in paths:
-        for node in ast.walk(_parse(path)):
-            if not isinstance(node, ast.ClassDef) or node.name.startswith("_"):
+        for name, line, branches in _definitions(path):
+            if branches or name.startswith("_"):
                 continue
-            if node.name in first:
-                yield Violation(path, node.lineno, f"class `{node.name}` exists in {first[node.name]} too")
-            first.setdefault(node.name, path)
+            if name in first:
+                yield Violation(path, line, f"class `{name}` exists in {first[name]} too")
+            first.setdefault(name, path)
 
 
 def _check_first_word(path: Path, line: int, docstring: str) -> Iterator[Violation]:
