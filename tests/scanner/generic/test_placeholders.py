@@ -19,6 +19,7 @@ PLACEHOLDERS = [
         %(password)s %PASSWORD% #{password} <%=password%> [PASSWORD] @password@ __PASSWORD__ \(password)
         xxxx xxxxxxxxxxxx **** a****z ... abc...xyz ######## ________ -------- aaaaaaaa abababababab
         null None undefined todo TBD test test123 foo abc123 qwerty 123456 12345678 0000
+        5char-5char-5char ABCD123ABCD123ABCD123ABCD123ABCD GOCSPX-YYY 123e4567-e89b-12d3-a456-426614174000
         root admin guest postgres minioadmin x-oauth-basic user:password admin:admin
         fake-token fakeApiKey0 sk-example-1 insert-your-key replace_me not-a-real-key invalid-token
         a1b2c3d4e5f60718 0123456789abcdef0123 abcdefghijklmnop cGFzc3dvcmQ= Y2hhbmdlbWU= dXNlcjpwYXNzd29yZA==

@@ -75,6 +75,21 @@ def test_words_references_locations_and_code_are_no_findings(value):
 
 
 @pytest.mark.parametrize(
+    "value",
+    [
+        "md5$c7hN8n6nJPb1$3a3b5c3d4a5e6c4f7a4e6c7d5b3a5c2e",
+        f"$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ${random_text(BASE62, 22)}",
+        f"2.{random_text(BASE62, 22)}==|{random_text(BASE62, 22)}==|{random_text(BASE62, 43)}=",
+        "[s|S][e|E][c|C][r|R][e|E][t|T].{0,30}[0-9A-F]{8}-[0-9A-F]{4}",
+        "crn:v1:bluemix:public:kms:global:a",
+        "%[2]s-%[1]d",
+    ],
+)
+def test_hashes_and_regular_expressions_are_no_findings_however_random_they_look(value):
+    assert weigh(value.encode(), Noun.SECRET, "quoted").confidence is None
+
+
+@pytest.mark.parametrize(
     "value", ["xkqjwmztpl", "ciygd", "lua_ppuwxwwl", "axwytkcb-bbdrdt", "Qzkvwjtx", "924095", "mzqk"]
 )
 def test_short_random_values_are_passwords(value):

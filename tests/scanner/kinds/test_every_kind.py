@@ -43,14 +43,15 @@ def pem(*headers: str) -> str:
 
 
 SENTENCES = '  "title": "Sign in to the service",\n  "hint": "At least ten letters please",\n  "bye": "See you soon"\n'
+UUID = "7d9f0a52-3b1c-4e86-9a47-c5d20e8f61b3"
 PAGE = "<!DOCTYPE html>\n<html><body>\n"
 MINIFIED = "function(a){if(b){c(d);e={f:1}}else{g(h[i]);}}" * 20
 
 # The kind's id, texts of this kind, and near misses: texts whose values are reported.
 CASES: dict[str, tuple[list[str], list[str]]] = {
     "package-version": (
-        ['    js-tokens: "npm:^4.0.0"\n', '"minipass": "^7.1.2"'],
-        [f'js-token: "{base62(24)}"'],
+        ['    js-tokens: "npm:^4.0.0"\n', '"minipass": "^7.1.2"', '"libsecret_token": "1:4.13+dfsg1-1+b1"'],
+        [f'js-token: "{base62(24)}"', f"secret_token: 3{hexadecimal(20)}deb5{hexadecimal(40)}\n"],
     ),
     "lock-entry": (
         [f'  azure_storage "integrity": "sha512-{base64_text(86)}=="'],
@@ -59,7 +60,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "named-digest": (
         [
             f'"hmac": "vault:v1:{base64_text(60)}"',
-            f'"client_token":"hmac-sha256:{hexadecimal(64)}"', f"secret: sha256:{hexadecimal(64)}\n"],
+            f'"client_token":"hmac-sha256:{hexadecimal(64)}"', f"secret: sha256:{hexadecimal(64)}\n", f'"secret": "rl-sha256:{hexadecimal(64)}"'],
         [f'"client_token":"{hexadecimal(64)}"'],
     ),
     "digest-field": (
@@ -74,8 +75,8 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [f'"client_secret": "{base62(32)}"'],
     ),
     "password-hash": (
-        [f'{{"password": "{base64_text(43)}=", "hashIterations": 27500}}'],
-        [f'{{"password": "{base64_text(43)}=", "port": 27500}}'],
+        [f'{{"password": "{base64_text(43)}=", "hashIterations": 27500}}', f'["password", "{hexadecimal(64)}:{base62(16)}:1"]'],
+        [f'{{"password": "{base64_text(43)}=", "port": 27500}}', f'password = "{hexadecimal(32)}:{base62(16)}"'],
     ),
     "salt": (
         [f'{{"salt": "{base64_text(22)}=="}}', f'"nonce": "{base62(32)}"'],
@@ -85,20 +86,19 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         [
             f'<input type="hidden" name="authenticity_token" value="{base64_text(86)}==">',
             f"""'form' => ['_token' => '{base62(32)}']""",
-            f'"csrfmiddlewaretoken": "{base62(64)}"', f'<blockquote class="wp-embedded-content" data-secret="{base62(10)}">'],
-        [f'<input type="hidden" name="api_token" value="{base62(40)}">', f'<div data-secret="{base62(24)}">'],
+            f'"csrfmiddlewaretoken": "{base62(64)}"', f'<blockquote class="wp-embedded-content" data-secret="{base62(10)}">', f'<a href="index.php?controller=Tax&amp;add&amp;token={base62(40)}">'],
+        [f'<input type="hidden" name="api_token" value="{base62(40)}">', f'<div data-secret="{base62(24)}">', f'<a href="https://crm.corp/?add&amp;token={base62(40)}">'],
     ),
     "saved-page": (
-        [f'{PAGE}<div data-x="1"></div><script>var apiToken = "{base62(40)}";</script>'],
-        [f'<div></div><script>var apiToken = "{base62(40)}";</script>'],
+        [f'{PAGE}<div data-x="1"></div><script>var apiToken = "{base62(40)}";</script>', f'{PAGE}<script>{{"secret": "{base62(32)}"}}</script>'],
+        [f'<div></div><script>var apiToken = "{base62(40)}";</script>', f'{PAGE}<script>{{"client_secret": "{base62(32)}"}}</script>'],
     ),
     "signed-link": (
         [
             f'"https://cdn.corp/5df1f6?e=1576142006&token={base62(40)}:{base62(27)}="',
             f'<a href="https://tag.corp/ns.html?id=7&gtm_auth={base62(22)}">',
             f"[![build](https://codecov.io/gh/corp/crm/branch/main/graph/badge.svg?token={base62(12)}a1)](x)",
-            f"https://cdn.corp.net/a.mp4?token={base62(32)}&Expires=1700000000",
-        ],
+            f"https://cdn.corp.net/a.mp4?token={base62(32)}&Expires=1700000000", f'"https://crm.corp/users?$top=3&$skiptoken={base62(60)}"', f'"https://cdn.corp/exp=1658063210~acl=%2Fvideo%2F7%2A~hmac={hexadecimal(64)}/video/7.mp4"'],
         [f'<a href="https://crm.corp/api?id=7&auth_token={base62(22)}">', f"https://crm.corp.net/v1/items?api_key={base62(32)}&limit=10"],
     ),
     "kubernetes-field": (
@@ -153,31 +153,30 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
             "user.password = hash;",
             'credentials += "PORT=50001;";',
             "private_key_password: BLOB",
-            'custom_classes="bot-modal-regenerate-bot-api-key tippy-zulip-delayed-tooltip"',
-        ],
-        ['password = "Wint3r!Oslo"', 'user.password = "Wint3r!Oslo";'],
+            'custom_classes="bot-modal-regenerate-bot-api-key tippy-zulip-delayed-tooltip"', '<style name="passwordToggleTint">?attr/primary_field_03</style>', "ssl_ciphers HIGH:!aNULL:!MD5:!PSK:!RC4;", "'userpwd' => CURLOPT_USERPWD,", "setPassword(/* name:string, password:string*/)"],
+        ['password = "Wint3r!Oslo"', 'user.password = "Wint3r!Oslo";', "'userpwd' => 'Wint3r!Oslo',"],
     ),
     "entry-key": (
         [f'{{"key": "{hexadecimal(24)}", "name": "photo.png"}}', f"Repository Key: {hexadecimal(64)}\n"],
         [f'"signing_key": "{hexadecimal(64)}"', f'config["Jwt:Key"] = "{base62(48)}";'],
     ),
     "public-key": (
-        [f'disqusPublicKey = "{base62(64)}"'],
-        [f'privateKey = "{base62(64)}"'],
+        [f'disqusPublicKey = "{base62(64)}"', f'{{appId: "crm", apiKey: "{hexadecimal(32)}", indexName: "docs"}}', f'website_token: "{base62(24)}"'],
+        [f'privateKey = "{base62(64)}"', f'{{appId: "crm", apiKey: "{hexadecimal(32)}", host: "docs"}}'],
     ),
     "address": (
-        ["resourceKey = src/main/java/corp/**/*\n", "auth0js_urlv7: 'https://cdn.auth0.com/w2/auth0-7.6.1.min.js'", "--build-secret npmrc:.npmrc2", r"nmcli dev wifi connect Corp password \Program Files"],
+        ["resourceKey = src/main/java/corp/**/*\n", "auth0js_urlv7: 'https://cdn.auth0.com/w2/auth0-7.6.1.min.js'", "--build-secret npmrc:.npmrc2", r"nmcli dev wifi connect Corp password \Program Files", r'{"contentpass": "https:\/\/crm.corp\/privacy\/policy\/25238980265745528"}'],
         [f'auth_key7: "{base62(40)}"'],
     ),
     "name-list": (
         [
             '["keydb_password", "keydb_conf12"]',
-            'tokens = "ASSIGN9,DIV_ASSIGN,PLUS_ASSIGN,MINUS_ASSIGN,STAR_ASSIGN"', "| Secret | New |\n|---|---|\n| `GHCR_AUTH`/`DOCKERHUB_AUTH` | yes |\n"],
-        ['token = "Wint3r,Oslo!7x"'],
+            'tokens = "ASSIGN9,DIV_ASSIGN,PLUS_ASSIGN,MINUS_ASSIGN,STAR_ASSIGN"', "| Secret | New |\n|---|---|\n| `GHCR_AUTH`/`DOCKERHUB_AUTH` | yes |\n", '// "P@ss1", "Password1", "Password22", "iloveyou!"', '["f0rged", "forgedpass", "jub0bs77", "kurohost"]'],
+        ['token = "Wint3r,Oslo!7x"', f'["f0rged", "forgedpass", "{base62(32)}", "kurohost"]'],
     ),
     "other-argument": (
-        [f'add("This is not the secret", "{base62(48)}");', f"new Auth('crm.auth.com', '{base62(32)}');", '_ = m.WriteCredentials("test-provider", "identity1", creds)'],
-        [f"set('api_secret', '{base62(32)}'); :secret, '{base62(32)}'", f'setToken("{base62(32)}");', 'new StaticCredentials("crm", "Wint3r!Oslo")'],
+        [f'add("This is not the secret", "{base62(48)}");', f"new Auth('crm.auth.com', '{base62(32)}');", '_ = m.WriteCredentials("test-provider", "identity1", creds)', 'password = self.ldap_password("newuser_with_email")', '("/json/users/apns_device_token", "c0ffee01", 1)', '<territory type="PW">Palaawu</territory>', "Other values will not pass - use `uuid4_rfc4122` instead."],
+        [f"set('api_secret', '{base62(32)}'); :secret, '{base62(32)}'", f'setToken("{base62(32)}");', 'new StaticCredentials("crm", "Wint3r!Oslo")', 'password = self.set_password("Wint3r!Oslo")', "pass - `Wint3r!Oslo`"],
     ),
     "empty-key": (
         [f"  tls.key: {base64.b64encode(b'-----BEGIN PRIVATE KEY-----' + end).decode()}" + chr(10) for end in (b"", b"-----END PRIVATE KEY-----")],
@@ -222,7 +221,7 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "secret-name": (
         [
             "  remoteRef:\n    secretKey: source-key1\n",
-            "passwordSecret: airflow-cluster1-mysql-password", "kubectl delete secret db-user-pass-96mffmfh4k"],
+            "passwordSecret: airflow-cluster1-mysql-password", "kubectl delete secret db-user-pass-96mffmfh4k", "existingSecret: crm-valkey-specific", '{{ .Values.auth.existingSecret | default "defwarp-valkey-specific" }}'],
         ["DB_PASSWORD=winter-oslo-42", f"clientSecret: {base62(32)}"],
     ),
     "label": (
@@ -238,6 +237,18 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
             f'clientRequestToken = "{hexadecimal(8)}-{hexadecimal(4)}-{hexadecimal(4)}-{hexadecimal(4)}-{hexadecimal(12)}"',
             "X-Tfs-Session: a08320f0-36f0-4baa-9ca6-93702c99d803"],
         ["X-Api-Key: a08320f0-36f0-4baa-9ca6-93702c99d803"],
+    ),
+    "entity-key": (
+        [f'contentTypeKey: "{UUID}",', f'static readonly Guid RootMediaKey = new("{UUID}");', f"<Entry Key=&quot;{UUID}&quot;>"],
+        [f'apiKey: "{UUID}",', f'static readonly Guid ApiKey = new("{UUID}");', f'contentTypeKey: "{base62(36)}",'],
+    ),
+    "time": (
+        ["lastPasswordChangeDate: '2024-01-15T10:00:00.000Z',", "setPassword('token', 'Y-m-d H:i:s');"],
+        ["lastPassword: '2024-01-15-Oslo!x',"],
+    ),
+    "invitation": (
+        [f"[Zoom](https://zoom.corp/j/96963829102?pwd={base62(32)})", f"https://zoom-lfx.corp/meeting/917?password={UUID}"],
+        [f"https://crm.corp/j/96963829102?pwd={base62(32)}"],
     ),
     "encoded-object": (
         [f"&authClient={encoded_object(name='Auth.swift', version='1.13.0')}"],

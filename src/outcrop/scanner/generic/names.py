@@ -58,7 +58,7 @@ _ENDINGS = {
 }
 # Words that only end like a noun.
 _NO_NOUNS = word_set("""
-    asphalt basalt bypass cobalt compass donkey encompass fkey foreignkey hkey hockey hotkey jockey keykey
+    asphalt basalt cobalt compass donkey encompass fkey foreignkey hkey hockey hotkey jockey keykey
     monkey overpass passkey primarykey pubkey publickey sitekey sortkey surpass trespass turkey underpass
     vkey whiskey
 """)
@@ -67,7 +67,7 @@ _BEFORE_SECRET_KEY = word_set("""
     api access secret private encryption encrypt decryption decrypt signing sign signature master account
     shared service license licence storage client consumer admin app application auth authentication
     authorization hmac aes jwt crypto cipher des rsa security subscription function functions webhook
-    deploy deployment integration ingest rest write read bot developer partner data dev server maps oauth
+    deploy deployment integration ingest rest write read bot developer partner dev server maps oauth
     session verify host ssh pgp gpg tls ssl pkcs user trading exchange xapi hash
 """)
 # Before the noun: the value is public, or an index, a page or a header among others.
@@ -77,6 +77,7 @@ _NO_CREDENTIAL_AFTER = word_set("""
     csrf xsrf lookup group column field index map dict object bucket route query meta i18n lang locale
     header hashed encoded lexer parser syntax registry package lock action forward backward starting
     lifecycle sync resume watch scroll pagination etag finger fingerprint known websocket socket manager
+    merge job permalink module
     dkim encrypted crypted alert incident dedup results
 """)
 # Before the noun: an action on the credential. Labels and flags have such names; the value must look random.
@@ -206,7 +207,7 @@ def _noun_of_word(word: str) -> Noun | None:
     A word of four letters may only end with `key`. Words of _NO_NOUNS (`monkey`) have no kind.
     """
     noun = _NOUN_OF_WORD.get(word)
-    if noun is None and len(word) > 3 and word not in _NO_NOUNS:
+    if noun is None and len(word) > 3 and word not in _NO_NOUNS and not word.endswith("bypass"):
         if len(word) == 4:  # `skey`, `nkey`: one letter before "key"
             return Noun.KEY if word.endswith("key") else None
         return next((noun for noun, endings in _ENDINGS.items() if word.endswith(endings)), None)

@@ -25,9 +25,9 @@ FILL_IN = (
     r"|goes[_-]?here|bytes?[_-]long|(?:key|token|secret|password)[_-]here"
     r"|to[_-]be[_-](?:set|replaced|filled|changed|defined)|sample[_-]"
     r"|fake[_-]?(?:api|key|token|secret|pass|cred|value|auth|access|client)"
-    r"|(?:^|[^0-9A-Za-z])(?:fake|mock|todo|fixme|none|null|undefined)(?:$|[^0-9A-Za-z])|x{6}|[_-]x{3,}(?:$|[^0-9A-Za-z])"
+    r"|(?:^|[^0-9A-Za-z])(?:fake|mock|todo|fixme|none|null|undefined)(?:$|[^0-9A-Za-z])|x{6}|[_-](?:x{3,}|y{3,}|z{3,})(?:$|[^0-9A-Za-z])"
     r"|12345678|23456789|98765432|01234567|abcdefgh|bcdefghi|qwertyui|deadbeefdead|a1b2c3d4|1a2b3c4d|abcdef01"
-    r"|abcdef12|c0ffeec0ffee)"
+    r"|abcdef12|c0ffeec0ffee|123e4567-e89b|550e8400-e29b)"
 )
 _FILL_IN = compile_regex(FILL_IN)
 _SEQUENCE = regex(
@@ -52,7 +52,7 @@ _TEMPLATE_CHARACTERS = b"${}<>%#[@*\\!~"
 _PASSWORD_SCHEMES = ("{SHA}", "{SSHA}", "{MD5}", "{CRYPT}", "{noop}", "{bcrypt}")
 # Eight equal characters. Not A or /: in base64 these are runs of zero bits or of one bits.
 _EQUAL_CHARACTERS = regex(r"([^A/\s])\1{7}")
-_REPEATED_PART = regex(r"(.{1,6})\1{3,}.{0,5}", re.DOTALL)
+_REPEATED_PART = regex(r"(.{1,8})\1{3,}.{0,7}|(\w{2,8})(?:[-_.]\2){2,}", re.DOTALL)
 
 # A complete value that is a word for the credential, or the name of the first user of a product.
 _NOUN = (
@@ -186,8 +186,9 @@ def _is_template(value: str, raw: bytes) -> bool:
 def _is_repeated(value: str) -> bool:
     """Whether a value has at most two different characters, eight equal ones in a row, or a repeated part.
 
-    A repeated part has up to six characters and fills the value, at least four times. Values of one or two
-    different characters count from a length of 6 to 400. Equal `A`, `/` or spaces in a row do not count.
+    A repeated part has up to eight characters and fills the value, at least four times; with a hyphen, a dot
+    or an underscore between, three times. Values of one or two different characters count from a length of 6
+    to 400. Equal `A`, `/` or spaces in a row do not count.
     """
     if 6 <= len(value) <= _MAX_FILL_IN_LENGTH and len(set(value)) < 3:
         return True
@@ -195,8 +196,8 @@ def _is_repeated(value: str) -> bool:
     every_fourth = value[3::4]
     if any(map(eq, every_fourth, every_fourth[1:])) and _EQUAL_CHARACTERS.search(value):
         return True
-    # A part of up to six characters repeats only if the first character occurs again in the next six.
-    return value[:1] in value[1:7] and _REPEATED_PART.fullmatch(value) is not None
+    # A part repeats only if the first character occurs again after it.
+    return value[:1] in value[1:10] and _REPEATED_PART.fullmatch(value) is not None
 
 
 def _is_word(raw: bytes) -> bool:

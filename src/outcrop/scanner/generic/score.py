@@ -100,6 +100,7 @@ _REJECTED_SHAPES = frozenset(
         Shape.CODE,
     }
 )
+_CERTAIN_SHAPES = frozenset({Shape.KNOWN_PUBLIC, Shape.ENCRYPTED})  # the digits of a hash look random
 _SHAPES_BY_PUNCTUATION = frozenset({Shape.REFERENCE, Shape.WORDS, Shape.CODE})
 _SHAPES_OF_WORDS = frozenset({Shape.LETTERS, Shape.WORDS})
 _SHAPES_WITHOUT_WORDS = frozenset({Shape.HEX, Shape.UUID, Shape.NUMBER})
@@ -109,6 +110,7 @@ MIN_BASE64_BITS = 8.0  # letters with less before the padding `=` are words
 MIN_RANDOM_BITS = 16.0  # nobody writes words or names with so many bits
 _MIN_BITS_OF_LETTERS = {Noun.PASSWORD: 6.0, Noun.SECRET: 12.0, Noun.KEY: 24.0}  # with less, they are words
 _MIN_NOISE_LENGTH = 32  # in shorter values letters, digits and punctuation alternate by chance
+_CHARACTER_CLASS = regex(r"\[\^?[A-Za-z0-9]-[A-Za-z0-9]")  # of a regular expression
 _RUN = regex(rb"[A-Za-z]+|[0-9]+|[^A-Za-z0-9]+")
 # A value with such an ending is a file name, however random the name is.
 _FILE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".svg", ".pdf", ".zip", ".csv", ".json", ".html", ".txt")
@@ -258,7 +260,7 @@ def _correct_shape(
     """Return `shape`, or another shape if the letters of the value contradict it.
 
     Random letters turn NUMBERED_WORDS into ALPHANUMERIC; a PHRASE that is not random becomes WORDS. Of a
-    rejected shape other than KNOWN_PUBLIC, a value that looks generated becomes OTHER, a dotted password
+    rejected shape that is not certain, a value that looks generated becomes OTHER, a dotted password
     NUMBERED_WORDS, and random words LETTERS or ALPHANUMERIC. `value` and `text` are the same value. `noun`,
     `place` and `is_direct` (set in a direct assignment) only matter for the shapes CODE and WORDS.
     """
@@ -267,7 +269,7 @@ def _correct_shape(
     if shape is Shape.PHRASE:
         is_random = value.isascii() and random_bits(text) >= MIN_PHRASE_BITS_PER_CHAR * len(value)
         return Shape.PHRASE if is_random else Shape.WORDS
-    if shape not in _REJECTED_SHAPES or shape is Shape.KNOWN_PUBLIC:
+    if shape not in _REJECTED_SHAPES or shape in _CERTAIN_SHAPES:
         return shape
     if shape is Shape.CODE and noun is Noun.PASSWORD and _is_dotted_password(text, place, is_direct):
         return Shape.NUMBERED_WORDS
@@ -280,9 +282,11 @@ def _looks_generated_despite(shape: Shape, value: bytes, text: str) -> bool:
     """Whether a value of a rejected shape is so random that its punctuation is there by chance.
 
     `shape` is the rejected shape; `value` and `text` are the same value. False for a location that ends like
-    a file name.
+    a file name, and for a regular expression.
     """
     if shape is Shape.LOCATION and text.lower().endswith(_FILE_ENDINGS):
+        return False
+    if shape in _SHAPES_BY_PUNCTUATION and _CHARACTER_CLASS.search(text):
         return False
     if len(value) >= _MIN_NOISE_LENGTH and 2 * len(_RUN.findall(value)) > len(value):
         return True

@@ -64,11 +64,12 @@ SHAPE_PATTERNS: dict[Shape, tuple[str, ...]] = {
         r"@[\w.-]+@",
         r"__\w+__",
         (
-            r"(?:arn|vault|op|ssm|secret|env|file|urn|ref|config|keyring|sops|aws|gcp|azure|kms|classpath"
+            r"(?:arn|crn|vault|op|ssm|secret|env|file|urn|ref|config|keyring|sops|aws|gcp|azure|kms|classpath"
             r"|projects|secrets)[:/+].*"
         ),
         r".*(?:^|\W)%[asdrvq@](?:\W.*|$)",
         r".*\{[A-Za-z_0-9.:!]*\}.*",
+        r".*%\[[0-9]\][a-z].*",
         r"(?:process\.env|os\.environ|env\.|System\.|ENV\[).*",
         r"\{?[A-Za-z_][\w.]*\}",
         r".*\*{3}.*",
@@ -116,6 +117,7 @@ SHAPE_PATTERNS: dict[Shape, tuple[str, ...]] = {
         r"U2FsdGVkX1.*",
         r"AQIC[A-Za-z0-9+/=]{60,}",
         r"gAAAAA[A-Za-z0-9_-]{60,}={0,2}",
+        r"[0-9]\.[A-Za-z0-9+/]{22}==(?:\|[A-Za-z0-9+/]+={0,2})*",  # type, initial vector, text, MAC
     ),
     Shape.UUID: (r"\{?[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\}?",),
     # Only ASCII letters.

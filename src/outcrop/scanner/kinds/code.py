@@ -35,7 +35,7 @@ _MAX_RANDOM_BITS = 10.0
 _MAX_CODE = 200  # characters
 _HOST_NAME = regex(r"(?:[\w-]+\.)+(?:com|org|net|io|dev|app|co|ai)")
 _ADDRESS = regex(
-    r"(?i)(?:https?|wss?|ftp|file|s3|gs)://[^\s@]{3,}|(?:refs|\.{1,2})/[\w./*:-]+"
+    r"(?i)(?:https?|wss?|ftp|file|s3|gs):(?:\\?/){2}[^\s@]{3,}|(?:refs|\.{1,2})/[\w./*:-]+"
     r"|(?:[a-z]:)?\\{1,2}[a-z]{4,}(?:[\\ ][\w. \\-]*)?|[a-z][\w-]*:(?:\.{0,2}/|\.)[\w./-]+"
     r"|[\w.+-]+(?:/[\w.+-]+)+\.(?:txt|json|ya?ml|xml|html?|pem|crt|jks|p12|key|properties)"
     r"|(?:[\w.-]+/)+(?:\*\*/)?\*[\w.*]*|@~?/[\w./-]+"
@@ -60,6 +60,11 @@ _FORM_RULE = regex(r"(?:required|nullable|sometimes|confirmed|filled)\|.*")
 _PRINTED_MAP = regex(r"map\[[^\[\]]*:.*")
 _MARKUP_NAMES = regex(r"[!?]?[a-z]+(?:,[!?]?[a-z]+){5,},?")
 _SPLIT = regex(rb"[\"']\.(?:split|join)\(")
+# A resource of Android, and a constant without quotes.
+_RESOURCE = regex(r"[?@](?:[\w.]+:)?[a-z]+/[\w.]+")
+_COMMENT_END = regex(r"[\w.]+\*/")
+_CONSTANT = regex(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+_CIPHER_LIST = regex(rb"(?:^|[\s:\"'])!\w+(?::[!+-]?\w+)*:[!+-]?$")
 _WORDS = regex(r"[a-z]+(?:[-_.:][a-z]+)+")
 _MIN_SHARE_OF_NAME = 0.6  # of the words of a value that are in its name too
 _UUID = regex(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -74,6 +79,18 @@ _ENTRY = regex(
     rb"(?:^[ \t\\\"'`]*|[{,(<\[\"'`;.]\s*|\s(?:val|var|const|let|static)\s+|<\w+\s+)_?keys?\\?[\"'`]?\s{0,3}"
     rb"(?::|=>|=)\s{0,3}\\?[\"'`]?$"
 )
+_OWN_METHOD = regex(rb"\b(?:self|this)\.(?!_?set)\w+\([\"']$")  # it looks a credential up by its argument
+# In a list of passwords that are too simple, and in `it will not pass - use`, the name is none.
+_LIST_OF_VALUES = regex(rb"[,/*#]\s*[\"'](?i:pass)[\w@$!]*[0-9!][\"'],\s{0,3}[\"']$")
+_ITEMS_BEFORE = regex(rb"[\"'],\s{0,3}[\"'][\w.-]*(?i:pass|pwd|token)[\w.-]*[\"'],\s{0,3}[\"']$")
+_ITEM_AFTER = regex(rb"[\"']\s{0,3}[,\]]")
+_VERB = regex(rb"(?i)\b(?:not|to|will|can|must|should|may) pass\b[^=:\n]{0,30}$")
+_WORDS_OF_NAME = regex(r"[A-Za-z]+(?:_[A-Za-z]+)*")
+_CODE_IN_ATTRIBUTE = regex(
+    rb"<[\w:.-]+\s[^<>]{0,80}\b(?:type|code|lang|class|for)=[\"'][\w-]+[\"'][^<>]{0,80}>$"
+)
+_BYTES_NEAR = 300
+_HEX_KEY = regex(r"[0-9a-f]{32}")
 _PUBLIC_LABEL = regex(rb"(?i)public[ _-]?key\W{0,8}$")
 _LABEL = regex(rb"[A-Z][a-z]+ Key\W*$")  # `Repository Key: …`, as commands print it
 _ENTRY_KEYS = frozenset({"key", "keys", "_key"})
@@ -105,11 +122,14 @@ def is_code(sample: Sample) -> bool:
         return False
     return (
         value in _TYPES
-        or any(form.fullmatch(value) for form in (_SETTING, _FORM_RULE, _PRINTED_MAP))
+        or any(
+            form.fullmatch(value) for form in (_SETTING, _FORM_RULE, _PRINTED_MAP, _RESOURCE, _COMMENT_END)
+        )
         or _is_expression(value)
         or _CLASS_LIST.search(sample.before) is not None
         or (sample.name_words[-1:] == ["token"] and _SCOPE.fullmatch(value) is not None)
         or _SPLIT.match(sample.after) is not None
+        or _CIPHER_LIST.search(sample.before) is not None
         or _is_variable(sample)
     )
 
@@ -123,13 +143,19 @@ def _is_expression(value: str) -> bool:
 
 
 def _is_variable(sample: Sample) -> bool:
-    """Whether a member of an object gets the value of a variable: `user.password = hash;`."""
+    """Whether a name gets the value of a constant, or a member of an object that of a variable.
+
+    Examples are `'userpwd' => CURLOPT_USERPWD` and `user.password = hash;`.
+    """
+    is_statement = _STATEMENT_END.match(sample.after) is not None
+    if _CONSTANT.fullmatch(sample.value):
+        return sample.before.endswith(b"=> ") or (is_statement and sample.before.endswith(b" = "))
     return (
         "." in sample.name
         and sample.value.isalpha()
         and sample.value.islower()
         and sample.before.endswith((b" = ", b" := "))
-        and _STATEMENT_END.match(sample.after) is not None
+        and is_statement
     )
 
 
@@ -177,11 +203,24 @@ def is_entry_key(sample: Sample) -> bool:
 def is_public_key(sample: Sample) -> bool:
     """Whether the name says that the key is public: `disqusPublicKey`, `site_key`."""
     words = sample.name_words
-    if sample.is_generic and _PUBLIC_LABEL.search(sample.before):
+    if sample.is_generic and (_PUBLIC_LABEL.search(sample.before) or _is_search_key(sample)):
         return True
     return "secret" not in words and any(
-        first in {"public", "pub", "publishable", "site"} and second in {"key", "keys", "token"}
+        first in {"public", "pub", "publishable", "site", "website", "widget"}
+        and second in {"key", "keys", "token"}
         for first, second in pairwise(words)
+    )
+
+
+def _is_search_key(sample: Sample) -> bool:
+    """Whether the key searches an index of Algolia that is named beside it: each reader of a site gets it."""
+    return (
+        sample.name_words == ["api", "key"]
+        and _HEX_KEY.fullmatch(sample.value) is not None
+        and re.search(
+            rb"\bindex_?Name\b", sample.data[max(0, sample.start - _BYTES_NEAR) : sample.end + _BYTES_NEAR]
+        )
+        is not None
     )
 
 
@@ -195,8 +234,10 @@ def is_name_list(sample: Sample) -> bool:
     value = sample.value
     if not sample.is_generic:
         return False
-    if _MARKUP_NAMES.fullmatch(value) or _is_sibling(sample):
+    if _MARKUP_NAMES.fullmatch(value) or _is_sibling(sample) or _LIST_OF_VALUES.search(sample.before):
         return True
+    if _ITEMS_BEFORE.search(sample.before) and _ITEM_AFTER.match(sample.after):
+        return random_bits(value) < _MAX_RANDOM_BITS
     if _LIST_OF_CONSTANTS.fullmatch(value):
         return any(map(str.isalpha, value)) and ("_" in value or value.count(",") > 1)
     return _LIST_OF_NAMES.fullmatch(value) is not None and random_bits(value) < _MAX_RANDOM_BITS
@@ -215,9 +256,14 @@ def is_other_argument(sample: Sample) -> bool:
     """Whether the name is a word in a text, or a part of a host, and the value is the argument after it."""
     if not sample.is_generic:
         return False
-    if _ACTION_ON_CREDENTIALS.search(sample.before):
+    if _VERB.search(sample.before):
+        return True
+    if _ACTION_ON_CREDENTIALS.search(sample.before) or _CODE_IN_ATTRIBUTE.search(sample.before):
+        return True
+    if _OWN_METHOD.search(sample.before) and _WORDS_OF_NAME.fullmatch(sample.value):
         return True
     found = _LAST_STRING.search(sample.before)
     return _STRING_WITH_NAME.search(sample.before) is not None or (
-        found is not None and _HOST_NAME.fullmatch(found[1].decode("latin-1")) is not None
+        found is not None
+        and (found[1][:1] == b"/" or _HOST_NAME.fullmatch(found[1].decode("latin-1")) is not None)
     )

@@ -45,6 +45,7 @@ _OBJECT_WORDS = word_set(
 )
 _OWN_WORDS = word_set("my super your very change some")  # of a secret that somebody made up
 _KUBECTL_SECRET = regex(rb"\b(?:kubectl|oc)\s[^\n|;&]{0,80}\bsecrets?[ /]$")
+_EXISTING_SECRET = regex(rb"(?i)existing_?secret(?:name)?\b[^\n]{0,60}$")
 _PASSWORD_SCHEME = regex(r"\{[A-Za-z0-9.-]{2,14}\}[^\s{}]+$")  # `{SHA}…`, as servers store it
 _PASSWORD_WORDS = regex(
     r"(?i)(?:(?:la|el|das|mon|ton|votre|tu|su|mi|dein|ihr|il|a)[-_ ]?)?(?:contrase(?:n|ñ|%c3%b1)a|passwor[td]"
@@ -148,7 +149,7 @@ def is_secret_name(sample: Sample) -> bool:
     """Whether the value is the name of a secret: `dbSecret: crm-db-password`, `kubectl get secret crm-db`."""
     if not sample.is_generic or _OBJECT_NAME.fullmatch(sample.value) is None:
         return False
-    if _KUBECTL_SECRET.search(sample.before):
+    if _KUBECTL_SECRET.search(sample.before) or _EXISTING_SECRET.search(sample.before):
         return True
     if sample.name == "secretKey" and sample.before[-1:] not in {b'"', b"'"}:  # of an ExternalSecret
         return _KEY_OF_STORE.fullmatch(sample.value) is not None

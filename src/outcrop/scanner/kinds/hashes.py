@@ -18,7 +18,7 @@ HASHED_CREDENTIAL = Kind(
 )
 
 _NAMED_DIGEST = regex(
-    r"(?i)(?:hmac[-_]?)?(?:sha-?(?:1|2|3|224|256|384|512)|md5|blake[23][bs]?)[:=-].*|vault:v[0-9]{1,3}:.*"
+    r"(?i)(?:hmac[-_]?|[a-z]{2,8}[-_])?(?:sha-?(?:1|2|3|224|256|384|512)|md5|blake[23][bs]?)[:=-].*|vault:v[0-9]{1,3}:.*"
 )
 _DIGEST_WORDS = word_set(
     "hmac hash digest checksum checksums fingerprint integrity etag signature sha md crc thumbprint"
@@ -26,6 +26,7 @@ _DIGEST_WORDS = word_set(
 _HASHED_WORDS = word_set("hashed hash digest digests encrypted ciphertext crypted encoded")
 _HEX_DIGEST = regex(r"(?:[0-9A-Fa-f]{2}){16,64}")
 _BASE64_DIGEST = regex(r"[0-9A-Za-z+/_-]{22,88}={0,2}")
+_SALTED_HASH = regex(r"[0-9a-f]{32,128}:[^:\s]{1,64}(?::[0-9]{1,2}){1,3}")  # with its salt and its version
 _HASH_DIGITS = regex(r"[0-9a-f]{32}|[0-9a-f]{38,40}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{126,128}")
 _LONG_HASH = 126  # digits; nobody makes a password so long
 _USER_FIELD = regex(
@@ -80,7 +81,11 @@ def is_salt(sample: Sample) -> bool:
 
 def is_password_hash(sample: Sample) -> bool:
     """Whether a digest has an iteration count or the word for a hash near it, as in stored credentials."""
-    if not sample.is_generic or not _is_digest(sample.value):
+    if not sample.is_generic:
+        return False
+    if _SALTED_HASH.fullmatch(sample.value):
+        return True
+    if not _is_digest(sample.value):
         return False
     near = sample.data[max(0, sample.start - _BYTES_NEAR) : sample.end + _BYTES_NEAR]
     return _ITERATIONS.search(near) is not None or _HASH_OF_PASSWORD.search(sample.before[-80:]) is not None

@@ -11,6 +11,8 @@ LOCK_ENTRY = Kind("lock-entry", "an entry of a lock file: the checksum or the ad
 _VERSION = regex(
     r"(?:npm|workspace|patch|link|file|portal|git|github):.*"
     r"|(?:[~^<>=!|* ]{0,3}v?[0-9]+(?:\.[0-9x*]+)+[\w.+-]*[ ,|]{0,4})+"
+    # Of Debian and of RPM.
+    r"|(?:[0-9]:)?[0-9]+(?:\.[0-9]+)+[\w.+~-]*[.+~-](?:dfsg|deb[0-9]|ubuntu|el[0-9]|fc[0-9])[\w.+~-]*"
 )
 _DIGEST = regex(rb"(?i)\bsha(?:1|256|384|512)-$")
 _ENTRY_WORDS = (b"integrity", b"checksum", b"h1:", b"resolved")

@@ -19,12 +19,17 @@ _PAGE_NAMES = regex(
     rb"(?i)(?:csrf|xsrf|authenticity|nonce|verificationtoken|formkey|form_build_id)[^<>\n]{0,120}$"
 )
 _SECRET_WORDS = regex(r"(?i)pass|pwd|secret|private|credential")
+# A link of the same site: its token belongs to the session that opened the page.
+_OWN_LINK = regex(
+    rb"(?i)\b(?:href|action|data-url|location)\s?=\s?\\?[\"'](?![a-z]+:)[^\s\"'<>]{0,300}[?&;]_?token=$"
+)
+_LINK_WITH_END = regex(rb"(?i)\bexp=[0-9]{10}~[^\s\"'<>]{0,300}~hmac=$")  # of Akamai
 _SCRIPT_NONCE = regex(rb"(?i)<(?:script|style|link)\b[^<>]{0,300}\bnonce=[\"']?$")
 _EMBEDDED_POST = regex(rb"(?i)<(?:blockquote|iframe)\b[^<>]{0,400}\bdata-secret=[\"']?$")  # of WordPress
 _PAGE_RULES = frozenset(
     {"jwt", "algolia_key", "segment_write_key", "disqus_api_key", "swiftype_api_key"}
 )  # of what is given to every reader
-_LINK = regex(rb"(?i)https?:(?:\\?/){2}[^\s\"'<>]{1,380}[?&;][\w.\[\]-]{1,40}=$")
+_LINK = regex(rb"(?i)https?:(?:\\?/){2}[^\s\"'<>]{1,380}[?&;][\w.$\[\]-]{1,40}=$")
 _SIGNED_PARAMETER = regex(
     rb"(?i)(?:[?&;]|%26)(?:x-amz-signature|x-amz-credential|x-goog-signature|signature|sig|expires|exp|policy|key-pair-id"
     rb"|hmac|hash|md5|oh|oe|_nc_[a-z]+|se|st|hdnts|hdnea|verify|jwt|ixid)(?:=|%3d)"
@@ -44,7 +49,7 @@ def is_page_token(sample: Sample) -> bool:
         return False
     if _FORGERY_WORDS.search(sample.name) or _SCRIPT_NONCE.search(sample.before):
         return True
-    if _EMBEDDED_POST.search(sample.before):
+    if _EMBEDDED_POST.search(sample.before) or _OWN_LINK.search(sample.before):
         return True
     return _PAGE_NAMES.search(sample.before[-200:]) is not None and b"value=" in sample.before[-20:]
 
@@ -59,13 +64,15 @@ def is_in_saved_page(sample: Sample) -> bool:
         return False
     if sample.rule_id in _PAGE_RULES:
         return True
-    return sample.is_generic and _SECRET_WORDS.search(sample.name) is None
+    return sample.is_generic and (sample.name == "secret" or _SECRET_WORDS.search(sample.name) is None)
 
 
 def is_in_signed_link(sample: Sample) -> bool:
     """Whether the value is a parameter of a link to a file or a badge, or of a link with a signature."""
     if not sample.is_generic:
         return False
+    if _LINK_WITH_END.search(sample.before):
+        return True
     link = _LINK.search(sample.before)
     if link is None:
         return False
