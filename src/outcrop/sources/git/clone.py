@@ -24,7 +24,7 @@ from outcrop.sources.budget import SourceBudget
 from outcrop.sources.git import command
 from outcrop.sources.git.repository import Repository, open_mirror
 
-_FILE_ALLOWANCE = 64 << 20  # bytes of one file beyond the quota of the working folder
+_FILE_ALLOWANCE = 1 << 30  # bytes of one file beyond the quota of the folder, which is measured once a second
 _CHECK_OUTPUT_EVERY = 1.0  # seconds
 _TOO_MUCH_OUTPUT = "{}: cannot be cloned: its host sends too many refs or messages"
 # git takes any other answer of a host for the dumb protocol, and a sign-in page for an empty repository.
