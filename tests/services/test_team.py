@@ -100,7 +100,10 @@ def test_a_link_accepted_many_times_at_once_creates_one_member(
         return await asyncio.gather(*attempts, return_exceptions=True)
 
     results = with_pool(backend, work, size=4)
-    assert sorted(type(result).__name__ for result in results) == ["Member", *["NotFoundError"] * 3]
+    names = [type(result).__name__ for result in results]
+    assert names.count("Member") == 1
+    # On a busy machine a request may not get its turn to hash the password.
+    assert set(names) - {"Member"} <= {"NotFoundError", "SignInLimitedError"}
     assert backend.sql("SELECT count(*) FROM members WHERE email = %s", email) == [(1,)]
 
 
