@@ -19,7 +19,7 @@ def test_a_job_whose_end_is_not_recorded_is_run_once_more(pipeline: Pipeline, ac
     pipeline.add_repository(name, {"a.py": token(name)})
 
     async def lose_one_end(db: psycopg.Connection) -> None:
-        """Hold the row of the running job until its end is to be recorded; break that connection."""
+        """Lock the row of the running job; break the connection that waits to record its end."""
         db.execute(_RUNNING + " FOR UPDATE")
         pipeline.git.delay = 0
         await wait_in_loop(lambda: bool(pipeline.sql(_KILL_WAITING)))
